@@ -61,7 +61,7 @@ _ELSEWHERE = {
     "storage": "journal",
     "x0": "try_first",
 }
-"""Arguments of ``minimize`` for those of Optuna, scikit-optimize, hyperopt, SciPy and Ax."""
+"""Arguments of ``minimize`` for the names in Optuna, scikit-optimize, hyperopt, SciPy and Ax."""
 
 
 def _naming_arguments(function: Callable[P, R]) -> Callable[P, R]:

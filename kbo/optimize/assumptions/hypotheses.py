@@ -21,16 +21,16 @@ from kbo.regression import KernelRidge
 T = TypeVar("T")
 
 KERNELS = {"kernel", "hypotheses"}
-"""Entries of a quantity in a header that have fingerprints of kernels."""
+"""Entries in the header of a journal that hold fingerprints of kernels."""
 
 _FACTOR = 2.0
-"""Norm bounds that are proposed, in norms of a cosine."""
+"""Proposed norm bounds, in units of the norm of a cosine."""
 
 _N_GRID = 256
-"""Number of points on which that norm is computed."""
+"""Number of points with which that norm is computed."""
 
 _TINY = 1e-10
-"""The ridge with which it is computed."""
+"""The ridge with which that norm is computed."""
 
 
 class _Copied:

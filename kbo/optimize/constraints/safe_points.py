@@ -16,7 +16,7 @@ from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.space import Space
 
 MOST_POINTS = 100_000
-"""Largest number of points of a finite space that are all examined."""
+"""Largest number of points of a finite space whose points are all examined."""
 
 
 class SafePoints:

@@ -19,10 +19,10 @@ _BROKEN = -1e300
 """Largest score of a point that breaks a limit, below those of all other points. A larger violation has a lower one."""
 
 _N_POINTS = 16
-"""Number of random points of which the largest prior standard deviation is the unit of a slack."""
+"""Number of random points whose largest prior standard deviation is the unit of a slack."""
 
 LEAST_STD = 1e-9
-"""Least standard deviation of a quantity, at points where it is known."""
+"""Least standard deviation of a quantity in divisions; smaller ones, at known points, are raised to it."""
 
 
 def upper_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:

@@ -31,10 +31,10 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 _N_BEST = 64
-"""Trials with the best means, one of which may be recommended after further trials."""
+"""Number of trials with the best means that may be recommended after further trials."""
 
 _N_RANDOM = 256
-"""Random points with which the recommended one is compared."""
+"""Number of random points with which the recommended point is compared."""
 
 
 @dataclass(frozen=True)

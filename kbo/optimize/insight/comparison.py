@@ -11,10 +11,10 @@ from kbo._base.terminal import bounded, percent
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 N_DRAWS = 256
-"""Joint draws of the objective."""
+"""Number of joint draws of the objective."""
 
 _N_COMPARED = 10_000
-"""Joint draws of the objective at two points."""
+"""Number of joint draws of the objective at two points."""
 
 
 class Estimate(NamedTuple):

@@ -24,16 +24,16 @@ CREDIBILITY = 0.9
 """Probability with which a credible set contains the value of the optimum."""
 
 _NEARLY_ALL = 0.8
-"""Share of the range of a parameter from which on a credible set rules out nothing: without data it is nine tenths."""
+"""Share of the range from which on a credible set rules out nothing; without data it has nine tenths of the range."""
 
 _N_STEPS = 64
-"""Number of steps in the range of a number, at whose values the objective is compared with the recommended one."""
+"""Number of steps in the range of a number, at which the objective is compared with the recommended value."""
 
 _FEWEST_STEPS = 2
-"""Number of steps on each side of the recommended value that must be as good, so that a good range is reported."""
+"""Number of steps on each side of the recommended value that must be as good before a good range is reported."""
 
 _PROBABILITY = 0.8
-"""Probability with which a value is as good as the recommended one, or the recommended one better than one inside."""
+"""Least probability of a statement that one value is as good as, or better than, another one."""
 
 _EDGE = 0.02
 """Share of the range of a parameter that counts as its edge."""

@@ -28,10 +28,10 @@ UNDECIDED = "undecided"
 """The decisions about further trials."""
 
 _PROBABILITY = 0.9
-"""Least probability of a gain above the tolerance with which the decision is "go on"."""
+"""Least probability of a gain above the tolerance for the decision "go on"."""
 
 _ROUNDING = 1e-9
-"""Share of the usual size of values below which a gain is rounding of these."""
+"""Share of the usual size of values below which a gain is a rounding error."""
 
 
 def gains(

@@ -15,10 +15,10 @@ _MOST = 5
 """Largest number of finalists."""
 
 _MOST_COMPARED = 64
-"""Number of trials, those with the best means, that are compared with the recommended one."""
+"""Number of trials with the best means that are compared with the recommended trial."""
 
 _LEAST_PROBABILITY = 1 - 0.95
-"""Least probability of being better than the recommended trial with which another one is a finalist."""
+"""Least probability of a finalist to be better than the recommended trial."""
 
 
 def finalists(quantities: Quantities, generator: torch.Generator) -> list[Trial]:

@@ -22,10 +22,10 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 BELOW = 0.1
-"""Distance of the default reference from the worst values of a front, in its extents."""
+"""Distance of the default reference from the worst values of a front, in extents of the front."""
 
 _MOST_DRAWN = 256
-"""Number of trials whose true values are drawn jointly. Of more, those whose means the fewest others dominate."""
+"""Largest number of trials that are drawn jointly, besides the front: those that the fewest others dominate."""
 
 _TAIL = 0.05
 """Probability on each side of the interval of the hypervolume."""

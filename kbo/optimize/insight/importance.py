@@ -30,14 +30,14 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 N_DRAWS = 64
-"""Draws from the posterior."""
+"""Number of draws from the posterior."""
 
 _MOST_WALKS = 1024
 _FEWEST_WALKS = 64
 """Largest and least number of walks from a point x to a point y."""
 
 _N_POINTS = 4096
-"""Largest number of points of all walks together, unless ``_FEWEST_WALKS`` need more."""
+"""Largest number of points of all walks together, unless ``_FEWEST_WALKS`` walks need more."""
 
 LEVEL = 0.9
 """Nominal probability of an interval."""

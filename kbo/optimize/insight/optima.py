@@ -25,7 +25,7 @@ _N_NEAR = 128
 """Number of points near the best trials."""
 
 _N_BEST = 8
-"""Number of these best trials."""
+"""Number of the best trials near which points are drawn."""
 
 _MOST_LISTED = 2048
 """Largest number of points of a finite space that are all compared."""

@@ -24,10 +24,10 @@ _FEWEST = 6
 """Number of observed values from which on one of them may be an outlier."""
 
 _ALONE = 0.99
-"""Distance of the nearest other value, in ranges, beyond which nothing predicts a value. Two options are 1 apart."""
+"""Distance in ranges: a trial without another one so near is not predicted. Two options are 1 apart."""
 
 _NARROW = 3.0
-"""Ratio of the ends of an interval up to which it shows that a decimal point is in a wrong place."""
+"""Largest ratio of the ends of an interval that can show a misplaced decimal point."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
 
 OnTrial = Callable[[Trial, Result], Any]
-"""Called after a trial with it and the result so far; returning True or raising ``kbo.Stop`` ends the run."""
+"""A function of an ended trial and the result so far; it ends the run by returning True or raising ``kbo.Stop``."""
 
 
 class Callbacks:

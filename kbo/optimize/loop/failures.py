@@ -8,7 +8,7 @@ from kbo.optimize.run.outcome import lacks_name, with_condition
 from kbo.optimize.run.trials import Trial
 
 _MOST_REASONS = 3
-"""Number of reasons of failures that an error shows."""
+"""Number of reasons of failures that an error names."""
 
 
 def check_not_all_failed(optimizer: Optimizer) -> None:

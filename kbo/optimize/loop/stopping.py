@@ -13,7 +13,7 @@ from kbo.optimize.result import PROOF
 from kbo.optimize.settings.setting import Setting
 
 _ASK_EVERY = 5
-"""Number of trials after which the slow reasons to stop are examined again."""
+"""Number of trials between two checks of the slow reasons to stop."""
 
 
 @dataclass(frozen=True)

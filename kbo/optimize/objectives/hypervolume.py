@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 EXACT = 3
-"""Number of objectives up to which the exact hypervolume takes no noticeable time."""
+"""Largest number of objectives for which the exact hypervolume takes no noticeable time."""
 
 
 def directions(count: int, m: int, generator: torch.Generator) -> Tensor:

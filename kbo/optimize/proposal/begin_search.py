@@ -31,10 +31,10 @@ _SPACING = 0.099
 one says little. Of a range with 10 steps all may be evaluated at once."""
 
 _BELOW = 0.1
-"""Distance of the default reference below the least targets of a front, in its extents."""
+"""Distance of the default reference below the least targets of a front, in extents of the front."""
 
 _LEAST_EXTENT = 2.0
-"""Extent above the reference, at least, in standard deviations of the targets."""
+"""Least extent of a front above the reference, in standard deviations of the targets."""
 
 
 def search_for_trial(

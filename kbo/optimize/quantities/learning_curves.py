@@ -12,10 +12,10 @@ import numpy as np
 from kbo.optimize.run.trials import Trial
 
 FEWEST = 6
-"""Completed trials with the same step from which on a regression line is drawn."""
+"""Least number of completed trials with the same step for a regression."""
 
 _LEAST = 3
-"""Completed trials with the same step from which on final values are predicted."""
+"""Least number of completed trials with the same step for a prediction."""
 
 
 def curves_at(step: int, trials: Iterable[Trial]) -> np.ndarray:

@@ -26,7 +26,7 @@ from kbo.space import Space
 log: logging.Logger = logging.getLogger("kbo")
 
 _MANY_OBJECTIVES = 4
-"""Number of objectives above which a warning names the cost."""
+"""Largest number of objectives without a warning about the cost."""
 
 
 def new_quantities(

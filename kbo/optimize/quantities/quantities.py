@@ -40,7 +40,7 @@ _N_LEADING = 8
 """Number of the best trials near which a search begins."""
 
 _ROUNDING = 1e-9
-"""Relative difference of values at the same parameters that is no noise."""
+"""Largest relative difference of values at the same parameters that is not noise."""
 
 
 class Quantities:

@@ -23,10 +23,10 @@ from kbo.errors import InvalidInput
 FORMAT = "kbo-journal-2"
 
 LONGEST_LINE = 1_000_000
-"""Bytes of a line at most."""
+"""Largest number of bytes of a line."""
 
 LONGEST_REASON = 2000
-"""Characters of the reason of a failure that are kept."""
+"""Largest number of characters of a reason."""
 
 _SHOWN = 80
 

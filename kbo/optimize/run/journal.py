@@ -217,7 +217,7 @@ class Journal:
 _SAVE = "Save what is known with optimizer.save(path)"
 
 _DECLARED = "completion_independent_of_noise"
-"""The entry of a header that may differ where a run continues: it says how trials are read, not which problem it is."""
+"""The entry of a header that may differ when a run continues: it is no part of the problem."""
 
 
 def examine(path: str | os.PathLike[str]) -> Contents:

@@ -19,16 +19,16 @@ SEM = "sem"
 """The name of the standard error of that value among measurements."""
 
 _LARGEST_ERROR = 1e100
-"""The largest standard error; squares of larger ones would overflow."""
+"""Largest standard error; squares of larger ones would overflow."""
 
 _NO_MEASUREMENT = "there is no measurement of"
-"""Beginning of the reason of a failure where a needed measurement is missing."""
+"""First words of the reason of a failure where a needed measurement is missing."""
 
 _NO_ENTRY = object()
-"""The value of a dict of measurements that has none."""
+"""Stands for the value of a dict of measurements without one."""
 
 Returned = float | tuple[float, dict[str, float]] | None
-"""A value, with other measurements by name if there are any."""
+"""A value, or a value with other measurements by name."""
 
 
 class Outcome(NamedTuple):

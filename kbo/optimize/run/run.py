@@ -42,7 +42,7 @@ from kbo.workers.call import CallOutcome
 log: logging.Logger = logging.getLogger("kbo")
 
 MOST_STARTS = 2
-"""Starts of a trial whose process ended; then it is failed, since it may be what ends the process."""
+"""Number of lost starts after which a trial has failed, since it may be what ends its process."""
 
 _LOST = (
     f"lost: started {MOST_STARTS} times, and each time the process ended before its value was known"

@@ -28,7 +28,7 @@ else:
     pd = Lazy("pandas")
 
 FORMS = (".csv", ".json", ".parquet")
-"""Kinds of files, by the ends of their names."""
+"""Kinds of files, by suffix."""
 
 COLUMNS: tuple[str, ...] = (
     "number",
@@ -43,7 +43,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Characters with which a formula begins in a spreadsheet, or that it leaves out before one."""
+"""Characters with which a formula begins in a spreadsheet, or which a spreadsheet ignores before one."""
 
 
 def by_name(params: Params) -> dict[str, Any]:

@@ -35,7 +35,7 @@ WAYS = (
     "with a value at parameters that ask did not return",
     "corrected or removed by hand",
 )
-"""Ways in which the noise of a trial may decide which values there are."""
+"""Ways in which the noise of a trial may decide which values are observed."""
 
 
 @dataclass(slots=True)

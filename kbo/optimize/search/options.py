@@ -9,10 +9,10 @@ from torch import Tensor
 from kbo.space import Choice, Space
 
 _N_MORE = 3
-"""Number of trials of an option, besides one for each of its own parameters, that a model of it needs."""
+"""Number of trials that a model of an option needs, besides one for each of its own parameters."""
 
 _FEWEST_FAILURES = 2
-"""Number of failed trials of an option, with none that succeeded, that suggest it as the reason of the failures."""
+"""Number of failures of an option, without a success, that suggest that the option is their reason."""
 
 
 def hardly_tried(space: Space, tried: Tensor) -> list[tuple[str, Any]]:

@@ -22,13 +22,13 @@ Score = Callable[[Tensor], Tensor]
 """Returns values [n] at features [n D], larger ones better."""
 
 N_BEST = 8
-"""Number of the best points from which a round of the local search goes on."""
+"""Number of the best points from which a round of the local search starts."""
 
 N_RANDOM = 1024
 """Number of random points with which a search over the whole space begins."""
 
 MOST_POINTS = 10_000
-"""Largest number of points of a finite space that are all evaluated."""
+"""Largest number of points of a finite space whose points are all scored."""
 
 _N_CHILDREN = 32
 """Number of points near each of the best ones in every round of the local search."""
@@ -43,10 +43,10 @@ _N_ROUNDS = 15
 """Number of rounds of a search in a box, by the cross-entropy method."""
 
 _N_CLOUD = 128
-"""Number of points of each of these rounds."""
+"""Number of points of each such round."""
 
 _N_ELITE = 16
-"""Number of the best points of a round, whose covariance is that of the next round."""
+"""Number of the best points of a round, which give the covariance of the next round."""
 
 
 @dataclass(frozen=True, eq=False)

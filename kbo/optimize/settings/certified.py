@@ -43,7 +43,7 @@ from kbo.regression import KernelRidge
 from kbo.space import Space
 
 _MOST_COVERED = 4096
-"""Largest number of points of a space that is covered."""
+"""Largest number of points of a finite space for which all points are used."""
 
 
 @owns_kernel

@@ -46,7 +46,7 @@ from kbo.regression import Posterior
 from kbo.space import Space
 
 _MOST_INITIAL = 6
-"""Space-filling evaluations before the first fit, at most: the prior of the fit makes a model of a few useful."""
+"""Largest number of space-filling evaluations before the first fit; the prior makes a model of so few useful."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from kbo.regression import Posterior
 from kbo.space import Params
 
 _LEAST_IMPROVEMENT = 0.01
-"""The least improvement that counts, in standard deviations of the targets: near known points it is smaller."""
+"""Least improvement that counts, in standard deviations of the targets: near known points it is smaller."""
 
 _LARGE_Z = 5.0
 """Standard deviations from which on the expected improvement is practically the difference of the means."""

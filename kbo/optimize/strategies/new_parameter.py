@@ -22,14 +22,14 @@ _PLACES = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
 """Unit coordinates of the values to try: the middles of the quarters of a range."""
 
 _FEW = 3
-"""Number of different values of a parameter up to which another one is tried."""
+"""Largest number of different values of a parameter with which a further one is tried."""
 
 _OPTIMISTIC: tuple[Strategy, ...] = (
     HypervolumeUpperBound(),
     FeasibleUpperBound(),
     UpperBoundPoint(),
 )
-"""The strategies of which the first that applies chooses the other parameters."""
+"""The first of these strategies that applies chooses the other parameters."""
 
 
 @dataclass(frozen=True)

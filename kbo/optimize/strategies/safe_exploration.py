@@ -22,7 +22,7 @@ _SCALES = (0.3, 0.1, 0.03, 0.01)
 """Standard deviation of the steps of each round, in widths of the unit cube."""
 
 _JUMP_PROBABILITY = 0.05
-"""Probability with which a coordinate is drawn from its whole range, as options have no order to step along."""
+"""Probability with which a coordinate is drawn from its whole range, since options have no order for steps."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ LARGEST = 0.5
 """Largest half width."""
 
 LEAST = 1e-6
-"""Least half width. A box that would be smaller gets the half width of the first one."""
+"""Least half width. A smaller box gets the half width of the first box again."""
 
 GROWTH = 1.5
 """Factor of the half width after a better evaluation in the box."""

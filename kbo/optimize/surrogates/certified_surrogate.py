@@ -29,7 +29,7 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Hypothetical, Posterior
 
 _LEAST_ERROR = 1e-3
-"""Least error bar of a value, in noise levels. Smaller ones count as this: to assume more noise is safe."""
+"""Least error bar of a value, in noise levels. Smaller ones are raised to it: assuming more noise is safe."""
 
 _LEAST_WEIGHT = 1e-12
 """Weight below which a value is left out, since it changes nothing."""

@@ -96,7 +96,7 @@ _STARTS = ((0.0, 0.0), (-1.5, 2.0))
 
 
 _limit = Lock()
-"""Held while the threads of BLAS are limited: a second thread would restore the limit of the first."""
+"""Held while the threads of BLAS are limited; without it a second thread would restore the limit of the first."""
 
 
 @functools.cache

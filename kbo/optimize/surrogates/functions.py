@@ -30,7 +30,7 @@ from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 
 _N_FREQUENCIES = 256
-"""Frequencies of the random features of a kernel."""
+"""Number of frequencies of the random features of a kernel."""
 
 _NU = 2.5
 """Smoothness of the Matern kernel of the practical setting."""

@@ -8,7 +8,7 @@ from typing import Literal
 WITHOUT_BOUND = "the method has no bounds, or there are too few trials to compute them"
 
 NO_BOUND = f"none: {WITHOUT_BOUND}"
-"""The text about the guarantee of a run without a bound."""
+"""The guarantee of a run without a bound, as text."""
 
 
 @dataclass(frozen=True)

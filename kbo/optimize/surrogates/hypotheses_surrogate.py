@@ -19,7 +19,7 @@ from kbo.optimize.surrogates.union import union
 LARGER_HYPOTHESES = "in kbo.hypotheses a larger size, more turns or more noise"
 
 _MOST_SHOWN = 3
-"""Number of hypotheses that an account names."""
+"""Largest number of hypotheses that an account names."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,10 +11,10 @@ MOST_EXACT = 500
 """Largest number of observations with an exact posterior; more have a sketch."""
 
 MOST_POINTS = 320
-"""Number of inducing points from which on they are chosen again."""
+"""Number of inducing points at which they are chosen again."""
 
 N_DRAWN = 224
-"""Number of inducing points that are chosen then."""
+"""Number of inducing points that are then chosen."""
 
 LEFT_OUT = 0.1
 """Variance of an observation that the sketch may leave unexplained, in noise variances."""

@@ -43,7 +43,7 @@ RIDGES = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
 
 _MOST_DRAWN = 64
-"""Largest number of draws of a posterior without a predictive distribution: each has random features of its own."""
+"""Largest number of draws without a predictive distribution: each then has its own random features."""
 
 _WITHIN_LIMIT = 2.0
 """Standard deviations by which the mean of a recommended trial must keep each limit: a probability of 98%."""

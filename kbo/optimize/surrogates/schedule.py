@@ -12,17 +12,17 @@ from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, linear
 
 REFIT_GROWTH = 1.3
-"""The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
+"""Growth of the data between fits, so that fits stay rare; waiting for a doubling gave clearly worse optima."""
 
 LARGEST = 1e300
-"""Largest absolute value that a model is given: differences of larger ones may overflow."""
+"""Largest absolute value for a model: differences of larger ones may overflow."""
 
 _OUTSIDE = 1e50
 """Standard deviations from the mean of the fitted values, beyond which a value asks for a fit at once: powers of it
 would overflow."""
 
 _ROUNDING = 1e-9
-"""Largest difference of values at one point, in ranges of all values, that is rounding and no noise."""
+"""Largest difference of values at one point, in ranges of all values, that is rounding and not noise."""
 
 
 def cut(value: float) -> float:

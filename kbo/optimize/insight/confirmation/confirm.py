@@ -25,7 +25,7 @@ from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import YEAR, Session
 
 _MOST_FAILURES = 5
-"""Failures in a row that end a confirmation."""
+"""Number of failures in a row that end a confirmation."""
 
 
 @isolated

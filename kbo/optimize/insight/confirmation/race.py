@@ -18,7 +18,7 @@ from kbo.optimize.run.table import format_params
 from kbo.space import Params
 
 _REPEATED = 0.5
-"""Share of the values of a candidate that are equal, from which on their median says too little."""
+"""Share of equal values of a candidate from which on their median says too little."""
 
 
 @dataclass(frozen=True)

@@ -27,31 +27,31 @@ from kbo.optimize.insight.gap.cells import Cells
 from kbo.space import Choice, Space
 
 _BATCH = 1000
-"""Cells that are divided at once."""
+"""Largest number of cells that are divided at once."""
 
 _MOST_FIRST = 4096
-"""Combinations of options of choices with which the search begins, at most."""
+"""Largest number of combinations of options with which a search begins."""
 
 _TIGHT = 0.02
-"""Part of the gap by which the proved bound may exceed the found one; then the proof ends."""
+"""Share of the gap: a proof ends when it exceeds the largest found value by no more than this."""
 
 _N_RANDOM = 64
-"""Random points at which a proof is compared with the bounds there."""
+"""Number of random points at which a proof is compared with the bounds of the method."""
 
 _DEEPEST = 60
-"""Divisions along each side around a point, at most."""
+"""Largest number of divisions along each side around a point."""
 
 _ROUNDING = 1e-7
-"""Part of the largest possible size of a function that rounding may move: the root of that of a kernel."""
+"""Largest rounding error of a function, as a share of its largest possible size: the root of that of a kernel."""
 
 NORM = "the norm bound leaves less there than the bounds of the method"
 LIMIT = "the norm bound of a limit excludes points which its bounds of the method do not"
 EXCLUDED = "the bounds of a limit exclude the point that was found"
-"""Reasons why a proof leaves less than the bounds of the method at a point."""
+"""Reasons why a proof excludes more at a point than the bounds of the method do."""
 
 
 Score = Callable[[Tensor], Tensor]
-"""A function of values [n m] of m functions, [n], that grows with each of them, at most by their largest change."""
+"""A score [n] of values [n m] of m functions. It grows with each of them, at most by their largest change."""
 
 
 def least(values: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 _AT_ONCE = 1000
-"""Points that are compared with the front at once."""
+"""Number of points that are compared with the front at once."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from kbo._base.terminal import rounded_up
 from kbo.space import Space
 
 NOT_REQUESTED = "no proof was asked for: pass evaluations="
-"""Reason why nothing is proved, where nobody asked for it."""
+"""Reason why nothing is proved, if no proof was requested."""
 
 WHOLE = "over the whole space"
 """Scope of a gap that bounds the improvement at every point."""

@@ -17,7 +17,7 @@ else:
     optuna = Lazy("optuna")
 
 _STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL", "removed": "FAIL"}
-"""States of Optuna by the status of a trial."""
+"""The state in Optuna for each status of a trial."""
 
 
 class OptunaPruner:

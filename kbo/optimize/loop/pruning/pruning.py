@@ -33,7 +33,7 @@ _BEST = 0.15
 """Share of the completed trials that count as the best."""
 
 _PRUNED = 3
-"""Pruned trials for each completed one, at most: predictions of their values rest on completed ones."""
+"""Largest number of pruned trials for each completed one, since predictions rest on completed trials."""
 
 
 @runtime_checkable
