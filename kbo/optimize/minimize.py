@@ -128,7 +128,8 @@ def minimize(
             of the number, for example of a mean over seeds.
         bounds: For example ``{"lr": Float(1e-4, 1e-1, log=True), "layers": Int(1, 3), "act": ["relu", "tanh"]}``, a
             list of pairs, conditional parameters or a table of candidates: see ``kbo.Space``.
-        n_trials: Number of trials in all, with failed ones and those in the journal. Optional with ``time_budget``.
+        n_trials: Number of trials in all, including failed ones and those in the journal. Optional with
+            ``time_budget``.
         setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, so the bounds have no guarantee.
             ``Certified(kernel, noise_std, norm_bound)``: the bounds hold if these are right. ``Safe(kernel, noise_std,
             norm_bound, start=[...])``: in addition, no trial breaks a limit of ``constraints``.
@@ -140,8 +141,8 @@ def minimize(
             a trial with a value outside has failed.
         objectives: Several quantities to optimise, which the objective returns in a dict: their names, or
             ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The answer is then ``Result.front``.
-        reference: With several objectives: by name, the values of some of them that are just not acceptable. Only
-            better values count in the hypervolume.
+        reference: With several objectives: by name, values of some of them that are just not acceptable. Only better
+            ones count in the hypervolume.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
         allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal. If they do,
@@ -163,7 +164,7 @@ def minimize(
             then within this gap of the optimum with probability ``1 - delta``. Where possible, this is proved for the
             whole space (``Optimizer.gap``). In the practical setting it is a rule of thumb.
         stop_when: Stop when 20 more trials are expected to improve the value by no more than this, in units of the
-            objective (``Result.answers``). Every fifth trial is followed by this check. Only for the practical setting.
+            objective (``Result.answers``); checked after every fifth trial. Only for the practical setting.
         pruner: Stops trials early by what they report with ``trial.report(value, step=step)``: "curves" or
             ``kbo.Curves(...)``; with Optuna installed "median", "hyperband", "wilcoxon", or one of its pruners.
         evaluated: Known results, which do not count in ``n_trials``: a DataFrame with a column for each parameter and
@@ -174,8 +175,8 @@ def minimize(
         on_trial: A function, or a list of them, called in this process after every trial with the trial and the result
             so far. If one returns True or raises ``kbo.Stop``, the run ends. A function that is also a context manager,
             like ``kbo.report.Live()``, is entered for the run.
-        device: The device on which posteriors are kept and points of a search are scored, such as "cuda"; by default
-            the CPU. A journal may be continued on another device.
+        device: The device of posteriors and of searches, such as "cuda"; by default the CPU. A journal may be continued
+            on another device.
 
     Returns:
         The result. Ctrl-C ends the running trials, and the result is returned with the reason in ``stopped``; the same

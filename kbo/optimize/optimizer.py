@@ -73,9 +73,8 @@ class Optimizer:
             space, as by ``change``.
         was: Values of parameters, by name, for earlier trials and known results that do not have these parameters.
         evaluated: Known results: a DataFrame, or the path of a table (.csv) or of a journal; see ``kbo.minimize``.
-        device: The device on which posteriors are kept and points of a search are scored, such as "cuda"; by default
-            the CPU. The points of a run differ between devices by rounding only, and its journal can be continued on
-            any of them.
+        device: The device of posteriors and of searches, such as "cuda"; by default the CPU. Points differ between
+            devices by rounding only, and a journal may be continued on another device.
 
     Attributes:
         run: The events and the trials so far, and the journal.
@@ -324,7 +323,7 @@ class Optimizer:
     # Tell
 
     def tell(self, params: Trial | int | Params, value: Any, seconds: float | None = None) -> Trial:
-        """Report the value of a trial, or at parameters that no trial has.
+        """Report the value of a trial, or a value at any other parameters.
 
         The first argument is the trial, its number or the parameters. With other measurements the value is ``(value,
         {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``; with its standard error it is ``(value, {"sem":
@@ -334,8 +333,6 @@ class Optimizer:
         failure and never reaches the model. So is a value outside ``value_range``, and a result without the measurement
         of a constraint; the measurements that it has are kept. A warning in the log says why the trial failed, and
         which measurements were not kept.
-
-        With several objectives it is a dict with each of them.
 
         Raises:
             InvalidInput: A trial that has ended, parameters outside the space, a text as the value, or seconds that are

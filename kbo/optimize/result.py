@@ -39,8 +39,8 @@ class Result:
     """The outcome of a run.
 
     Attributes:
-        params: The recommended parameters: those of the best completed trial by the rule in ``account``. Under noise it
-            need not be the trial with the best observed value.
+        params: The recommended parameters: those of the best completed trial by the rule in ``account``. Under noise
+            this need not be the trial with the best observed value.
         value: The posterior mean of the objective at ``params``, moved into its bounds, in units of the objective. It
             is the observed value while there is no posterior, and if ``exact``.
         lower, upper: Confidence bounds of the objective at ``params``; the observed value if ``exact``; None while

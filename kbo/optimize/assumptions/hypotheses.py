@@ -46,7 +46,7 @@ class _Copied:
 def _copied(value: Any) -> Any:
     if isinstance(value, Kernel):
         return copy.deepcopy(value)
-    return value  # will be refused
+    return value  # no kernel: the checks refuse it
 
 
 def owns_kernel(cls: type[T]) -> type[T]:

@@ -81,7 +81,7 @@ class SafePoints:
             return
         try:
             self._update(surrogates)
-        except RefutedAssumptions as error:  # nothing is evaluated any more, whoever asks
+        except RefutedAssumptions as error:  # kept, so that no later trial begins
             self.refutation = error
             raise
 

@@ -55,7 +55,7 @@ def results_of_journal(path: Path, maximize: bool, objectives: Sequence[Objectiv
 class _Ends:
     """The outcomes of the trials of a journal, by number, collected from its events.
 
-    ``Trials`` cannot be used here: it has only the trials with a place in the last space of the journal.
+    ``Trials`` cannot be used here: it has parameters in the last space of the journal, where some trials have no place.
 
     Attributes:
         params: The parameters. A parameter that was added by a change of the space has the value that ``was`` gives it.

@@ -88,7 +88,7 @@ def _is_missing(entry: Any) -> bool:
     """Return True if an entry of a DataFrame is missing: None, NaN or NA."""
     try:
         return entry is None or bool(entry != entry)
-    except TypeError:  # of pandas.NA
+    except TypeError:  # pandas.NA has no truth value
         return True
 
 

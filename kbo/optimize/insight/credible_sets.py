@@ -239,7 +239,7 @@ def good_values(
         units: Unit coordinates [1 + v] of its values, the recommended one first.
         values: Draws [s, 1 + v] of the objective at these values.
         feasible: Whether each of these values keeps each constraint with a probability of at least 1/2, [1 + v].
-        tolerance: The loss that counts as none.
+        tolerance: The loss that does not matter.
     """
     loss = values[:, :1] - values[:, 1:]
     probability_good = (loss <= tolerance).double().mean(0)

@@ -31,7 +31,7 @@ class DrawnObjective:
         return self.functions(self.space.features(units)).cpu()
 
     def targets(self, units: Tensor) -> Tensor:
-        """Return the targets [s n] of the draws at points [n P]: quicker than the values, and in the same order."""
+        """Return the targets [s n] of the draws at points [n P], which have the same order as the values."""
         return self.functions.targets(self.space.features(units)).cpu()
 
     def targets_of_each(self, units: Tensor) -> Tensor:

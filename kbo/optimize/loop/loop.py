@@ -1,6 +1,6 @@
 """The loop of ``minimize``: trials begin and end until there is a reason to stop.
 
-Only this file depends on the clock; everything else is a function of the recorded events.
+Decisions by the clock are made here only; all others are functions of the recorded events.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Loop:
                     self._end = time.monotonic() + stopping.time_budget - seconds_before
                 return self._until_stopped(session)
         finally:
-            with contextlib.suppress(JournalError):  # which has been raised already
+            with contextlib.suppress(JournalError):  # it has been raised already
                 self._run.release()
 
     def _on_report(self, number: int, value: float, step: int) -> bool:
@@ -99,7 +99,7 @@ class Loop:
                 return False
             events = self._run.events_from(self._pruning.n_events)
             return self._pruning.should_stop(number, events)
-        except Exception as error:  # an objective in this process would take it for its own
+        except Exception as error:  # the objective may catch it, so it is raised again later
             self._error_of_report = self._error_of_report or error
             raise
 

@@ -62,7 +62,7 @@ class Guard(Lock):
         threads = torch.get_num_threads()
         try:
             result = method(*arguments, **options)
-        except (InvalidInput, JournalError, RefutedAssumptions):  # memory is that of the record
+        except (InvalidInput, JournalError, RefutedAssumptions):  # memory agrees with the record
             self._interrupted = False
             raise
         finally:  # an interrupt inside of PyTorch's own context managers leaves what they set

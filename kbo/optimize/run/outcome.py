@@ -181,7 +181,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = checks.real(value)
-    except Exception:  # whatever a conversion of the caller's own raises
+    except Exception:  # a conversion of the caller may raise anything
         return None
     if not math.isfinite(number):
         return None

@@ -95,7 +95,7 @@ class Run:
         allow_change = checks.flag("allow_change", allow_change)
         self._space = space
         self.first_space: Space = space
-        self._spaces = [space]  # with the functions among their constraints, which no journal has
+        self._spaces = [space]  # with constraint functions, which a journal cannot hold
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
@@ -534,7 +534,7 @@ class Run:
         if self._journal is not None:
             self._journal.append(event)
         self._events.append(event)
-        if isinstance(event, Correct | Remove | Change):  # they withdraw what was learned before
+        if isinstance(event, Correct | Remove | Change):  # they change earlier results
             self._trials = self._computed()
         else:
             self._trials.add(event)

@@ -123,8 +123,8 @@ class Trials:
         all: All trials, in the order of their starts.
         pending: The trials that have not ended, by number.
         finished: The trials that have ended, in the order of their ends.
-        complete, failed, pruned: The trials with a value, that failed, and that were stopped early, each in the order
-            of their starts.
+        complete, failed, pruned: The trials that have a value, that failed, and that were stopped early, each in the
+            order of their starts.
         misplaced: The trials without a place in the space, in the order of their starts.
         begun: The parameters with which the trials were begun, each in the space of that time.
         seconds: The seconds that the sessions have taken, each from its beginning to its last event.
@@ -137,14 +137,14 @@ class Trials:
         self.space: Space = space
         self.all: list[Trial] = []
         self.begun: list[Params] = []
-        self._extended: list[Params] = []  # these, with the values of ``was`` for new parameters
+        self._extended: list[Params] = []  # ``begun``, with ``was`` for new parameters
         self.pending: dict[int, Trial] = {}
         self.finished: list[Trial] = []
         self.complete: list[Trial] = []
         self.failed: list[Trial] = []
         self.pruned: list[Trial] = []
         self.misplaced: list[Trial] = []
-        self._ended: list[Trial] = []  # those with and without a place, in the order of their ends
+        self._ended: list[Trial] = []  # all ended trials, in the order of their ends
         self._without_place: set[int] = set()
         self.seconds: float = 0.0
         self._last_event: float | None = None  # the time of the last event of a session

@@ -32,8 +32,8 @@ class LargestUpper(NamedTuple):
 def argmax_upper(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
     """Return a point [P] of the unit cube with nearly the largest upper bound; among choices, with the largest.
 
-    With ``limits`` only points count that possibly keep all of them. If there is none, the point nearest to this is
-    returned.
+    With ``limits``, only points that possibly keep all of them count. If there is none, the point nearest to keeping
+    them is returned.
     """
     confidence = bound.confidence
     posterior = bound.posterior
@@ -63,7 +63,7 @@ def quick_upper(bound: Bound, features: Tensor) -> Tensor:
 def argmax_lower(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
     """Return a point [P] of the unit cube with nearly the largest lower bound; among choices, with the largest.
 
-    With ``limits`` only points count that are certain to keep all of them. If there is none, the point nearest to this
+    With ``limits``, only points that are certain to keep all of them count. If there is none, the point nearest to that
     is returned.
     """
     confidence = bound.confidence

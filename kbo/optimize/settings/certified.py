@@ -256,7 +256,7 @@ class Certified(Setting):
         return -max(sizes) >= constraint.limit
 
     def _hypotheses_about(self, constraint: Constraint) -> list[tuple[Kernel, float | None]]:
-        """Return kernel and norm bound of the quantity of a constraint, for each hypothesis; none if there are none."""
+        """Return kernel and norm bound of the quantity of a constraint, for each hypothesis; empty without any."""
         is_objective = constraint.name == OBJECTIVE
         kernel = self.kernel if constraint.kernel is None else constraint.kernel
         if isinstance(kernel, Kernel):
@@ -266,7 +266,7 @@ class Certified(Setting):
         return [(hypothesis.kernel, hypothesis.norm_bound) for hypothesis in kernel]
 
     def for_quantity(self, quantity: Measured, n_quantities: int) -> Certified:
-        """Return the setting of the quantity of a constraint, or of an objective but the first.
+        """Return the setting of the quantity of a constraint, or of a further objective.
 
         Arguments as for ``Setting.for_quantity``.
 

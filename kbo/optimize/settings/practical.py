@@ -56,9 +56,9 @@ class Practical(Setting):
     Model: a kernel (Matern 5/2, one lengthscale per feature), the noise level and a quadratic trend are fitted by
     marginal likelihood: first after the initial design, and again whenever the data have grown by 30%. The trend is
     expected to be best in the centre; in it an inactive conditional parameter counts as in the middle of its range.
-    First, values far on the bad side are cut, and all values are made less skewed (Yeo & Johnson 2000) where that makes
-    them more likely. Reports describe the objective by a model of uncut values. Trials that were stopped early have a
-    predicted value with its error.
+    Before the fit, values far on the bad side are cut, and all values are made less skewed (Yeo & Johnson 2000) where
+    that makes them more likely. Reports describe the objective by a model of uncut values. Trials that were stopped
+    early have a predicted value with its error.
 
     Recommendation: after the initial design the best trial is repeated once (not in ``ask`` with a context or
     ``choices``). Equal values mean that the objective has no noise; then the best observed trial is recommended. Under
@@ -188,7 +188,7 @@ class Practical(Setting):
                 f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
-        # errors now, not at the first fit
+        # raises errors now, not at the first fit
         recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)
 
     def fit(

@@ -34,7 +34,7 @@ _OPTIMISTIC: tuple[Strategy, ...] = (
 
 @dataclass(frozen=True)
 class NewParameter(Strategy):
-    """Maximise the upper bound at a new value of an added parameter, far from its at most three values so far.
+    """Maximise the upper bound at a new value of an added parameter, far from its values so far (at most three).
 
     The results so far say nothing about a parameter that a change of the space added. If trials run one after the
     other, the upper bound alone leads to new values of it. But parallel trials, chosen before any of them has a result,

@@ -112,7 +112,7 @@ def _examined(safe_points: SafePoints, search: Search, tried: Tensor) -> tuple[T
 
 @torch.no_grad()
 def _particles(safe_points: SafePoints, search: Search, tried: Tensor) -> Tensor:
-    """Draw points [n P] near the safe points of the trials, and on lines through two of them."""
+    """Draw points [n P] near safe points, and on lines through two of them."""
     subspace = search.subspace
     generator = search.generator
     dtype = tried.dtype

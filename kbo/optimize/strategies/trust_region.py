@@ -38,7 +38,7 @@ class TrustRegion(Strategy):
     spaces with a real parameter, and not where a context or choices are given.
 
     Args:
-        width: Standard deviations above the mean. A small width gives nearly the mean, but less of it near pending
+        width: Standard deviations above the mean. A small width gives nearly the mean, but a lower bound near pending
             points.
     """
 

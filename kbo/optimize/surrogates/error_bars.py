@@ -18,7 +18,7 @@ _LEAST, _LARGEST = 1e-3, 1e6
 
 
 def prediction_errors(values: Sequence[Evaluation]) -> Tensor:
-    """Return the standard errors [n] of values besides their noise: not 0 for predicted values only."""
+    """Return the standard errors [n] of values besides their noise: 0, except for predicted values."""
     errors = [e.error if e.predicted else 0.0 for e in values]
     return torch.tensor(errors, dtype=torch.float64)
 

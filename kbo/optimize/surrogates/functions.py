@@ -101,7 +101,7 @@ class Data(NamedTuple):
         X: Points [n D], less their centre.
         B: Columns of the trend [n b].
         ratios: Noise variances [n] in units of the common one.
-        extra: Variances [n] besides the noise; not 0 for predicted values only.
+        extra: Variances [n] besides the noise: 0, except for predicted values.
     """
 
     X: Tensor

@@ -13,7 +13,7 @@ NO_BOUND = f"none: {WITHOUT_BOUND}"
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The guarantee of the reported intervals; true in a condition if it is proved.
+    """The guarantee of the reported intervals; its truth value is whether it is proved.
 
     Attributes:
         kind: "certified", "not certified", "practical, not certified", or "none" where there is no bound.

@@ -27,7 +27,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
     """The surrogate of a quantity under several hypotheses, with the union of the bounds of those not refuted.
 
     Args:
-        hypotheses: All hypotheses, with those that are refuted.
+        hypotheses: All hypotheses, including refuted ones.
         surrogates: The surrogates of the hypotheses that are not refuted, by position in the list.
         refuted: For each refuted hypothesis, by position, the number of values after which it was refuted.
     """

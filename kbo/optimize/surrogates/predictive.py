@@ -126,7 +126,7 @@ class Predictive:
         return math.sqrt(float(self._weights @ np.exp(self._thetas[:, -1])))
 
     def left_out(self) -> tuple[int, int]:
-        """Return how many observed values are inside the 90% interval that the others predict, and how many exist."""
+        """Return the number of observed values inside the 90% interval that the others predict, and of all of them."""
         errors, _ = self._loss.left_out(self._thetas[0])
         errors = np.abs(errors[self._observed]) / self._error
         is_inside = errors <= NormalDist().inv_cdf(0.95)

@@ -35,7 +35,7 @@ class Tracker(ABC):
             return
         try:
             step(*args)
-        except Exception as error:  # whatever the other tool raises
+        except Exception as error:  # the other tool may raise anything
             self._failed = True
             log.warning(
                 "%s failed, and records no more of this run, which goes on: %s: %.500s",

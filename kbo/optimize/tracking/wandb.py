@@ -19,8 +19,8 @@ class WandB(Tracker):
     """Record a run in Weights & Biases: an ``on_trial`` of ``minimize``.
 
     As in a sweep, every trial is a W&B run of one group, so that the panels that compare runs (parallel coordinates,
-    importance) work. A trial has its parameters as configuration, and "report" by step. Its summary has "value"
-    (several objectives: their names), other measurements by name, "number", "status" and "seconds". The W&B run of a
+    importance) work. A trial has its parameters as configuration, and "report" by step. Its summary has "value" (with
+    several objectives, their names), other measurements by name, "number", "status" and "seconds". The W&B run of a
     failed trial is marked as failed. Trials may run in parallel, and an active run of the caller stays as it is.
     Recording takes about half a second for each trial offline. An error of W&B is logged; it ends the record, but not
     the run.

@@ -56,7 +56,7 @@ def confirm(
         objective: As for ``minimize``, called with the parameters of a candidate. Only its value decides; other
             measurements are kept in ``Finalist.measured``.
         candidates: The parameters of two or more candidates: a list, or a dict by name.
-        budget: The largest number of evaluations, with those in the journal.
+        budget: The largest number of evaluations, including those in the journal.
         tolerance: Stop when no candidate can be better by more than this, in units of the objective.
         delta: Probability, at most, that the statement is wrong.
         maximize: Whether larger values are better.

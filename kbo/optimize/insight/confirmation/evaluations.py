@@ -1,4 +1,4 @@
-"""The evaluations of a confirmation: a run whose trials have one parameter, the name of the candidate."""
+"""The evaluations of a confirmation, kept as the trials of a run with a journal."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Race:
         ]
         if math.isinf(self._bad_bound(best)):
             unbounded.append(best.name)
-        return unbounded or [best.name, rival.name]  # finite bounds whose difference is not
+        return unbounded or [best.name, rival.name]  # finite bounds, infinite difference
 
     def more_needed(self, finalists: Sequence[Finalist], tolerance: float) -> int | None:
         """Return roughly how many more evaluations are needed until no rival can lead by more than the tolerance.

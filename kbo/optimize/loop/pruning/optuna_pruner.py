@@ -80,7 +80,7 @@ class _Twin:
 def _study(pruner: optuna.pruners.BasePruner, maximize: bool) -> optuna.Study:
     """Return a study in memory. Its name is fixed, because the brackets of Hyperband depend on it."""
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # the study is no news
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # no message about the study
     try:
         return optuna.create_study(
             study_name="kbo",

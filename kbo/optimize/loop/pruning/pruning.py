@@ -115,7 +115,7 @@ def pruner_of(pruner: object) -> Pruner:
         return NAMES[checks.one_of("pruner", pruner, NAMES)]()
     if not isinstance(pruner, type):
         if isinstance(pruner, Pruner):
-            return copy.deepcopy(pruner)  # it may keep data of one run
+            return copy.deepcopy(pruner)  # a pruner may keep data of a run
         if callable(getattr(pruner, "prune", None)):
             return OptunaPruner(cast("optuna.pruners.BasePruner", pruner))
     raise InvalidInput(
