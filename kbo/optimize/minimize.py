@@ -1,4 +1,4 @@
-"""``minimize`` and ``maximize``: the whole loop, with parallel trials and limits of time.
+"""``minimize`` and ``maximize``: whole runs, with parallel trials and limits of time.
 
 Nothing is lost when a trial fails, a worker dies, or this process is interrupted or killed.
 """
@@ -251,7 +251,7 @@ def _run(
     on_trial: OnTrial | Sequence[OnTrial] | None,
     **of_optimizer: Any,
 ) -> Result:
-    """Run all trials, and return the result. All arguments are checked before the journal is opened.
+    """Run all trials and return the result; all arguments are checked before the journal is opened.
 
     Arguments as for ``minimize``; ``of_optimizer`` are those that only ``Optimizer`` needs.
     """

@@ -1,4 +1,4 @@
-"""The ask-tell optimiser: the next parameters to try, whatever evaluates them."""
+"""The ask-tell optimiser: it returns the next parameters to try, and the caller evaluates them."""
 
 from __future__ import annotations
 
@@ -481,7 +481,7 @@ class Optimizer:
         return list(self.run.trials.complete)
 
     def summary(self, full: bool = False) -> str:
-        """Return the summary of the run so far, at most eight lines, as ``Result.summary``.
+        """Return the summary of the run so far, at most eight lines; see ``Result.summary``.
 
         Args:
             full: Whether the details follow.

@@ -135,7 +135,7 @@ class Result:
     def answers(self) -> Answers | None:
         """The gain of more trials and the effects of the parameters; see ``Insight.answers``.
 
-        None while no trial keeps all limits as measured. Computed when it is first asked for, in some tenths of a
+        None while no trial keeps all limits as measured. They are computed at the first access, in some tenths of a
         second.
         """
         return self.settled.insight.answers()
@@ -162,7 +162,7 @@ class Result:
 
         Args:
             params: The parameters.
-            name: The quantity: by default the objective, of several the first one.
+            name: The quantity; by default the objective, or the first of several.
         """
         return self.settled.interval(params, name)
 
@@ -262,7 +262,7 @@ class Result:
             InvalidInput: There is no such figure, or nothing to draw.
             MissingExtra: matplotlib is not installed.
         """
-        # By name: reports know results, and not the other way round.
+        # By name: reports import results, so results cannot import reports.
         draw: Callable[..., Any] = import_module("kbo.report").plot
         return draw(self, what)
 
@@ -273,19 +273,19 @@ class Result:
 
 
 def _summary() -> Any:
-    """Return the module with the sentences, by name: reports know results, and not the other way round."""
+    """Return the module of the summary, loaded by name: reports import results, so results cannot import reports."""
     return import_module("kbo.report.summary")
 
 
 TOLERATED = 0.25
-"""Difference between finalists that counts as none in a confirmation by default, in standard deviations of the noise.
+"""Default tolerance of a confirmation, in standard deviations of the noise.
 
 It is smaller than the differences that the noise of a few values can show, and it does not depend on how bad the worst
 parameters are.
 """
 
 PROOF = 20_000
-"""Points at which bounds are computed to prove an optimality gap, or that a problem has no solution, at most."""
+"""Largest number of points for the proof of an optimality gap, or that no point keeps all limits."""
 
 
 def result_of(

@@ -189,7 +189,7 @@ def hypotheses(
 
 
 def _check_lists(lengthscales: Sequence[float], norms: Sequence[float] | None) -> None:
-    """Raise InvalidInput unless there is a lengthscale, and a norm for each if there are norms."""
+    """Raise InvalidInput if there is no lengthscale, or if norms are given but not one for each lengthscale."""
     for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
         if values is None:
             continue

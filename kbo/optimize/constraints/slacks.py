@@ -42,7 +42,7 @@ def lower_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:
 
 
 def _smallest(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest [...] of the slacks [...] of several limits at features X [... D], in slack units."""
+    """Return the smallest slack [...] of several limits at features X [... D], each divided by its slack unit."""
     scaled = []
     for slack, limit in zip(slacks, limits, strict=True):
         scaled.append(slack / slack_unit(limit.state, X))

@@ -145,7 +145,7 @@ def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tens
 
 
 def check_has_bounds(method: str) -> None:
-    """Raise InvalidInput if a method has no bounds, which the search for a front needs."""
+    """Raise InvalidInput if a method has no bounds: the search for a front needs them."""
     if not methods.get(method).has_bounds:
         raise InvalidInput(
             f"method {method!r} has no bounds, which the search for a front needs: leave method out."

@@ -23,12 +23,12 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 _MANY_TRIALS = 500
-"""Completed trials from which on the practical setting scores half as many points in the search for the next one: each
-is expensive, and the starts are good."""
+"""Number of completed trials from which on the practical setting scores half as many points in a search: each score is
+expensive, and the starts are good."""
 
 _SPACING = 0.099
-"""Distance in ranges up to which trials with noise are next to each other; next to one that is being evaluated another
-one says little. Of a range with 10 steps all may be evaluated at once."""
+"""Distance in ranges up to which points are next to each other: under noise a trial says little next to a running one.
+All values of a range with 10 steps may be evaluated at once."""
 
 _BELOW = 0.1
 """Distance of the default reference below the least targets of a front, in extents of the front."""

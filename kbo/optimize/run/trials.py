@@ -321,7 +321,7 @@ class Trials:
         """Return a trial that has ended.
 
         Raises:
-            InvalidInput: There is none of this number, or it is pending.
+            InvalidInput: There is no trial of this number, or it is pending.
         """
         trial = self.known(number)
         if trial.number in self.pending:

@@ -86,8 +86,8 @@ class Search:
         spacing: Points up to this distance from an avoided one are avoided as well. The distance is the largest
             difference of a feature, as a share of its range.
         surrogate: The surrogate of the objective; None while there are too few trials.
-        bound: The confidence whose upper bound the trial maximises, with its posterior. In it pending trials are
-            observed at the mean, and failed ones at the worst value. None while there is no surrogate.
+        bound: The confidence whose upper bound is the acquisition function, with its posterior. In it pending trials
+            are observed at the mean, and failed ones at the worst value. None while there is no surrogate.
         others: The surrogates of the other objectives, if there are several.
         bounds: Such bounds of all objectives, in their order.
         front: The front of several objectives so far; None with one objective, and while there is no front.

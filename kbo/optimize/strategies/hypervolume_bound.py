@@ -1,4 +1,4 @@
-"""Several objectives: optimism about the hypervolume of the front."""
+"""The acquisition function of several objectives: upper confidence bounds of the hypervolume."""
 
 from __future__ import annotations
 

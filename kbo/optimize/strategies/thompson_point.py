@@ -1,4 +1,4 @@
-"""Thompson sampling: the next point maximises a function that is drawn from the posterior.
+"""Thompson sampling: the next point maximises a function drawn from the posterior.
 
     argmax_x centre(x) + half_width(x) g(x) / deviation(x)
 

@@ -1,4 +1,4 @@
-"""Optimism: the next point maximises the upper confidence bound (GP-UCB, Srinivas et al. 2010)."""
+"""Upper confidence bounds as acquisition function (GP-UCB, Srinivas et al. 2010)."""
 
 from __future__ import annotations
 

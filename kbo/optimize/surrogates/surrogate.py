@@ -53,7 +53,7 @@ class Surrogate(ABC):
     @property
     @abstractmethod
     def confidence(self) -> Confidence | None:
-        """The confidence whose upper bound trials maximise; None for a method without one."""
+        """The confidence whose upper bound is the acquisition function; None for a method without one."""
 
     @property
     @abstractmethod

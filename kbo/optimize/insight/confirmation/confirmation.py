@@ -1,4 +1,4 @@
-"""The outcome of new evaluations of a few candidates, and what it says in words."""
+"""The outcome of a confirmation, and its statement in words."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _branch_and_bound(
     until: float,
     counted: Callable[[int], object],
 ) -> Proof:
-    """Return the proof without its reason, by best-first branch and bound; arguments as for ``bound_maximum``."""
+    """Return the proof, without its reason, by best-first branch and bound; arguments as for ``bound_maximum``."""
     new = Cells.covering(problem.space)
     cells = new[torch.zeros(len(new), dtype=torch.bool)]  # those that may be divided, none yet
     best = Proof(math.inf, -math.inf, new.corners()[0][0])

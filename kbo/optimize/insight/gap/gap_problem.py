@@ -14,7 +14,7 @@ from kbo.space import Space
 
 @dataclass(frozen=True)
 class GapProblem:
-    """What the gap of a run is computed from, and the work that a proof may take.
+    """The surrogates, limits and search from which a gap is computed, and the work that a proof may take.
 
     Attributes:
         surrogates: The surrogates of the objectives, with bounds, by name.
