@@ -1,8 +1,8 @@
-"""Whether a function is a kernel, as far as data can tell: its matrix has no negative eigenvalue.
+"""A test of whether a function is a kernel: its matrix K on the data has no negative eigenvalue.
 
-A posterior factors ``K + ridge I``, which succeeds as long as the ridge hides negative eigenvalues
-of K. Then there is no space of functions whose norm a theorem could bound. So K itself is factored
-here, shifted by what rounding may do to it, which bounds account for (docs/theory/rounding.md).
+If K has one, no theorem applies, because there is no RKHS. The factor of ``K + ridge I`` does not
+show it when the ridge is large. So this test factors K itself, plus a shift for rounding, for which
+bounds account (docs/theory/rounding.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SMALLEST = 1e-300
 class Definiteness(Stateful):
     """A test of the kernel matrix K of locations, in float64, for negative eigenvalues.
 
-    It goes on with further locations, O(n^2) for each.
+    It can be extended by further locations, O(n^2) for each.
 
     Args:
         like: Points on the device of the locations, with as many columns.
@@ -41,7 +41,7 @@ class Definiteness(Stateful):
 
     def __init__(self, like: Tensor, tolerance: float) -> None:
         self.X: Tensor = like[:0]
-        # Twice the shift that is needed: it is enough until there are about half as many more.
+        # Twice the shift that is needed: it stays enough until n has grown by about half.
         self.shift: float = max(2 * tolerance, _SMALLEST)
         self.factor = GrowingCholesky(like)
         self.eigenvalue: float = 0.0
