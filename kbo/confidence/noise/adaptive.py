@@ -145,9 +145,9 @@ class _AtNoiseLevel(MartingaleMixture):
     """The mixture at the upper bound of the noise level; messages name the given numbers instead."""
 
     def __init__(self, bounds: MixtureNoiseBounds, kind: str, ridge: float) -> None:
-        level = max(bounds.upper, 1e-150)  # targets without any noise; a larger level is valid
+        level = max(bounds.upper, 1e-150)  # above 0 without any noise; a larger level is valid
         super().__init__(level, bounds.norm_bound, bounds.mixture_delta, kind, level**2 / ridge)
-        # The ridges are those around the best one; the martingale is averaged over all.
+        # The bound is computed at ridges around the best one; the martingale averages over all.
         self._mixture_ridges = bounds.mixture_ridges[::-1]
         self.scale = tuple(level**2 / a for a in self._mixture_ridges)
         self.guarantee = None  # the level came from the data; AdaptiveMixture has the guarantee
