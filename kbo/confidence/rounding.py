@@ -17,7 +17,7 @@ from kbo.regression import Error, Posterior, Rounding
 from kbo.regression.error import Number
 
 _UNKNOWN = 1e-3
-"""Largest effect of a merely assumed error of the kernel; up to it bounds are not widened."""
+"""Largest effect of an assumed error of the kernel that is ignored; a larger one is an objection."""
 
 MOST = 0.01
 """Largest rounding error of a bound with a guarantee, relative to the standard deviation."""
