@@ -201,7 +201,7 @@ class ChainingUCB(KernelUCB):
         X_pending: Tensor | None = None,
     ) -> None:
         check_model(model)
-        model.eval()  # in training mode the inputs are not transformed
+        model.eval()  # in training mode the input transform might learn from the points
         confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
         if previous is not None:
             hint = "; pass a Chaining of your own to KernelUCB(model, chaining) instead"
