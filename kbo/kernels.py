@@ -335,7 +335,7 @@ class _Combined(DenseKernel):
         constants = [k.constant for k in kernels]
         if None not in constants:
             self.constant = float(scale * combine(constants))
-        self.monotone = all(k.monotone for k in kernels)  # monotone ones are not negative
+        self.monotone = all(k.monotone for k in kernels)  # also for products: none is negative
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.scale * self.combine([k(X, Z) for k in self.kernels])

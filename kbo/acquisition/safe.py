@@ -1,4 +1,4 @@
-"""Acquisition functions for safe exploration, of points that certainly keep limits on other functions."""
+"""Acquisition functions for safe exploration: every point certainly keeps limits on other functions."""
 
 from __future__ import annotations
 

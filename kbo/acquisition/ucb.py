@@ -127,7 +127,7 @@ class AMMUCB(KernelUCB):
 class DMMUCB(AMMUCB):
     """``KernelUCB`` with the mixture bound at the best of some ridges: DMM-UCB.
 
-    Flynn & Reeb (2024), ``MartingaleMixture(kind="dmm")``. The gradient is that of the minimising
+    Flynn & Reeb (2024), ``MartingaleMixture(kind="dmm")``. The gradient is taken at the minimising
     ridge (envelope theorem).
 
     Args:
@@ -145,7 +145,7 @@ class CMMUCB(AMMUCB):
     """``KernelUCB`` with the mixture bound at the best of all ridges, the tightest one: CMM-UCB.
 
     Flynn & Reeb (2024), ``MartingaleMixture(kind="cmm")``, the exact maximum over the confidence
-    set. The gradient is that of the minimising ridge (envelope theorem). On an exact model the
+    set. The gradient is taken at the minimising ridge (envelope theorem). On an exact model the
     first value after new data takes an eigendecomposition, O(n^3) operations (seconds for 2000
     observations), and each later value O(n^2). For thousands of observations use a ``NystromGP``,
     or ``AMMUCB`` at one ridge.

@@ -162,7 +162,7 @@ class Confidence(ReadOnly):
         return centre + half_width * (g / deviation)
 
     def ridge(self, state: Posterior) -> float:
-        """Return the ridge of mean, variance and draws, by default that of the posterior."""
+        """Return the ridge of mean, variance and draws, by default the posterior's own ridge."""
         return checked_state(state).ridge
 
     def finite_on(self, state: Posterior) -> bool:
@@ -390,7 +390,7 @@ def _nan_error(quantity: str, row: int) -> InvalidInput:
 
 
 def _objections_to_data(provenance: Provenance) -> list[str]:
-    """Return the reasons why no theorem covers data of this provenance, whatever the bound."""
+    """Return the reasons why no theorem, of any bound, covers data of this provenance."""
     n_repeats, n_equal_repeats = provenance.repeats
     reasons = list(provenance.caveats)
     if provenance.hypothetical:

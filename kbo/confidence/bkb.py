@@ -104,8 +104,8 @@ class EKUCB(_LeverageBound):
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
         projection: mu, a bound of the operator norm of ``K - K~``, in units of the kernel; the mu
-            of KORS. At 0 the width is that of K-UCB, for exact posteriors. There
-            ``SelfNormalized`` is always tighter, and costs O(n) instead of O(n^3) per step.
+            of KORS. 0 gives K-UCB, for exact posteriors. On these ``SelfNormalized`` is always
+            tighter, and costs O(n) instead of O(n^3) per step.
 
     Raises:
         InvalidInput: A number out of its range.

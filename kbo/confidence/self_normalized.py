@@ -104,7 +104,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
         self.eta: float = checks.positive("eta", eta)
 
     def ridge(self, state: Posterior) -> float:
-        """Return ``1 + eta``, whatever the ridge of the state is."""
+        """Return ``1 + eta``; the ridge of the state is not used."""
         return 1 + self.eta
 
     def width(self, state: Posterior) -> Tensor:

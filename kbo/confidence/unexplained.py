@@ -47,8 +47,8 @@ def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
     residuals.
 
     Args:
-        state: As for ``norm_lower_bound``.
-        noise_std: As there.
+        state: The posterior, in float64.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         alpha: Probability that the norm of the function is smaller than the result at any time.
 
     Returns:

@@ -29,7 +29,7 @@ class Definiteness(Stateful):
     It can be extended by further locations, O(n^2) for each.
 
     Args:
-        like: Points on the device of the locations, with as many columns.
+        like: Any points with the device and the number of columns of the locations.
         tolerance: The rounding error of K, in units of the kernel.
 
     Attributes:
@@ -63,7 +63,7 @@ class Definiteness(Stateful):
             tolerance: The rounding error of K, in units of the kernel.
         """
         n = len(self.X)
-        if n == len(X) or self.eigenvalue < 0:  # more rows do not raise the least eigenvalue
+        if n == len(X) or self.eigenvalue < 0:  # more rows never raise the least eigenvalue
             return
         new = X[n:]
         targets = X.new_zeros(len(new))
@@ -71,7 +71,7 @@ class Definiteness(Stateful):
             self.factor.append(prior(self.X, new), prior(new, new), self.shift, targets)
         except NotPositiveDefinite:
             K = prior(X, X)
-            if bool(K.isfinite().all()):  # else the posterior raises an error of its own
+            if bool(K.isfinite().all()):  # otherwise the posterior raises an error
                 least_eigenvalue = float(torch.linalg.eigvalsh(K)[0])
                 if least_eigenvalue < -tolerance:
                     self.eigenvalue = least_eigenvalue

@@ -416,7 +416,7 @@ class Posterior(Stateful, ABC):
         return None
 
     def fork_frozen(self) -> Posterior:
-        """Return a fork for hypothetical observations: its ridge and inducing points stay."""
+        """Return a fork for hypothetical observations, with fixed ridge and inducing points."""
         return self.fork()
 
     def move_ridge(self, ridge: float) -> None:
@@ -467,7 +467,7 @@ class Posterior(Stateful, ABC):
     def negative_eigenvalue(self, X: Tensor, tolerance: float) -> float:
         """Return the least eigenvalue of ``prior(X, X)`` if it is below ``-tolerance``, else 0.
 
-        O(n^2) for each location that follows those of the last call, O(n^3) for others.
+        It costs O(n^2) for each location appended to those of the last call, O(n^3) for others.
 
         Args:
             X: Locations [n d], in float64.

@@ -9,7 +9,7 @@ mu and covariance k_a at a::
 
 so f lies in F exactly if ``|f(X) - y| = R``, which is true at the minimum of the bound over a. Every
 function in F is a lower bound of the maximum, and every ridge gives an upper bound. Together they
-certify the value, whatever the search did.
+certify the value, without trust in the search.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Sketch(Stateful):
             ``sqrt(w) z(x)``, K stands for ``W^1/2 K W^1/2``, E for ``W^1/2 E W^1/2`` and y for
             ``W^1/2 y``.
         yy: ``y'y``.
-        repeats: As in ``Provenance``.
+        repeats: The repeated observations, as in ``Provenance``.
         kernel_error: Error of the kernel at locations and inducing points (``DenseKernel.error``).
         trace: ``Tr K``.
         kappa: Largest ``w k(x, x)`` of an observation.
@@ -259,7 +259,7 @@ class Sketch(Stateful):
         self.dictionary.replaced(before, self)
 
     def _redraw(self) -> bool:
-        """Take a new dictionary if the present one asks for it; return whether it did."""
+        """Replace the inducing points if the dictionary redraws them; return whether it did."""
         drawn_rows = self.dictionary.redraws(self)
         if drawn_rows is None:
             return False

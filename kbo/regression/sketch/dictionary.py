@@ -117,7 +117,7 @@ class Dictionary(Stateful):
     Attributes:
         capped: Whether the limit has kept a point out.
         threshold: Largest residual ``w (k(x, x) - |z(x)|^2)`` of an observation of weight w; None
-            if the dictionary promises none.
+            if there is no such limit.
         mu: The ridge of the leverages by which points enter, in units of the kernel; None without
             leverages, or if it is the ridge of the posterior.
     """
@@ -222,7 +222,7 @@ class FixedDictionary(Dictionary):
         points: Z [m d]. The posterior leaves out points that depend linearly on earlier ones.
 
     Raises:
-        InvalidInput: Not a finite floating-point matrix.
+        InvalidInput: ``points`` is no finite floating-point matrix.
     """
 
     stays = True
@@ -247,8 +247,8 @@ class FixedDictionary(Dictionary):
             kernel: The kernel of the posterior.
             X: Candidates, for example a sample of where observations are expected.
             m: Largest number of points.
-            tolerance: Fraction of the largest prior variance at which all candidates count as
-                explained.
+            tolerance: Largest residual of a candidate, as a fraction of the largest prior variance,
+                at which the choice ends.
         """
         m = checks.whole("m", m, 1)
         tolerance = checks.non_negative("tolerance", tolerance)

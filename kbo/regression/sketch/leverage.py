@@ -52,7 +52,7 @@ class Uniforms(Stateful):
         return self._generate(-self.blocks, n)
 
     def _generate(self, block: int, n: int) -> Tensor:
-        """Return the first n numbers [n] of a block; every block has a generator of its own."""
+        """Return the first n numbers [n] of a block; each block has its own generator."""
         # Odd multipliers spread seeds and blocks over 63 bits, far from small seeds of problems.
         mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
         generator = torch.Generator().manual_seed(mixed % 2**63)

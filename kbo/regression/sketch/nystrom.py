@@ -156,7 +156,7 @@ class NystromRidge(Posterior):
             self.changed()
 
     def move_ridge(self, ridge: float) -> None:
-        """Replace the ridge, also that of the dictionary; O(m^3)."""
+        """Replace the ridge, also in the sketch; O(m^3)."""
         self.sketch.move_ridge(checks.positive("ridge", ridge))
         super().move_ridge(ridge)
 

@@ -135,7 +135,7 @@ class Hypothetical(View):
 
     @property
     def observed(self) -> Posterior:
-        """The posterior of the observed data alone: that of the state."""
+        """The posterior of the observed data alone, from the underlying posterior."""
         return self.state.observed
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
