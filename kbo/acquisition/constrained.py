@@ -29,11 +29,11 @@ class ConstrainedKernelUCB(CheckedAcquisition):
     """The upper confidence bound of one function, under limits on other unknown functions.
 
     This is the rule of CONFIG (Xu et al. 2023). At points that the bounds of the constraints do not
-    exclude, the value is the upper bound of the objective, ``KernelUCB``, raised to at least a
-    floor, the least possible posterior mean (exactly, if the prior variance is the same
-    everywhere). At excluded points the value is the floor less the least possible violation. If the
-    largest value is at an excluded point (``slack`` is negative), no point keeps the limits.
-    Pending points are hallucinated for the objective alone.
+    exclude, the value is the upper bound of the objective, ``KernelUCB``, but at least a floor. The
+    floor is a lower bound of the posterior mean (everywhere, if the prior variance is constant). At
+    excluded points the value is the floor less the least possible violation. If the largest value
+    is at an excluded point (``slack`` is negative), no point keeps the limits. Pending points are
+    hallucinated for the objective alone.
 
     The value jumps at the border of the possible points. There a gradient search often ends a
     little too early, with a warning. Pass ``slack`` in ``nonlinear_inequality_constraints``, which

@@ -62,7 +62,7 @@ class NystromGP(StreamingGP):
     Martingale-mixture bounds (``kbo.confidence.MartingaleMixture``) on it are valid with every
     dictionary, but wide with a bad one: ``model.state.error.trace`` is the part of the kernel that
     the dictionary misses. Conditioning on new data updates the dictionary. Differentiable fantasies
-    do not: they condition the DTC posterior as if it were a prior, which differs from the DTC
+    do not: they condition the DTC posterior as if it were a prior. The result differs from the DTC
     posterior of all data (by up to a tenth in the law of total variance).
 
     With at most 500 observations and no given dictionary, a fit by ``ExactMarginalLogLikelihood``

@@ -17,10 +17,10 @@ from kbo.regression.definiteness import no_kernel
 Number = TypeVar("Number", float, Tensor)
 
 _MOST_COMPARED = 16
-"""Number of locations at which a kernel is compared with itself in float32."""
+"""Number of locations, evenly spaced in their order, for comparing a kernel with float32."""
 
 MOST_TESTED = 1000
-"""Number of locations of a sketch whose kernel matrix is tested for negative eigenvalues."""
+"""Number of first locations of a sketch whose matrix is tested for negative eigenvalues."""
 
 
 class Rounding(NamedTuple):

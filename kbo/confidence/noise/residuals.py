@@ -95,8 +95,8 @@ class NoiseBounds(NoiseLevel):
     ``largest_ridge`` is ``upper^2 / C^2`` for a given upper bound, else 1. No prior bounds of the
     level are needed. Without them, the first finite upper bound comes after about 150 observations
     of a smooth function on a line, and after many hundreds in two dimensions, because it contains
-    twice the information gain. ``MixtureNoiseBounds`` contains it once. The printed form, which is
-    wider, is in the experiment of the paper.
+    twice the information gain. The bound of ``MixtureNoiseBounds`` contains it once. The printed
+    form, which is wider, is in the experiment of the paper.
 
     Args:
         norm_bound, delta, upper, lower, largest_ridge: As for ``NoiseLevel``.

@@ -63,10 +63,10 @@ class OnlineRowSampling(Dictionary):
     """Inducing points that are drawn once, when they are observed, by their leverages: KORS.
 
     A new point enters with probability ``min(1, gamma tau)`` and then stays. Here tau is ``(1 +
-    eps) g / (g + mu)`` with eps = 1/2, and g is the variance at the point given the dictionary, in
-    which a point that entered with probability p counts as an observation with noise ``mu p``. For
-    a point of weight w, mu is replaced by ``mu / w``. Calandriello et al. (2017), Alg. 1; Zenati et
-    al. (2022), eq. 41, in a form without cancellation.
+    eps) g / (g + mu)`` with eps = 1/2, and g is the variance at the point given the dictionary. A
+    point that entered with probability p counts as an observation with noise ``mu p``. For a point
+    of weight w, mu is replaced by ``mu / w``. Calandriello et al. (2017), Alg. 1; Zenati et al.
+    (2022), eq. 41, in a form without cancellation.
 
     Args:
         mu: The ridge of the leverages, in units of the kernel.
