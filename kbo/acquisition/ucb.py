@@ -47,12 +47,7 @@ class KernelUCB(ConfidenceAcquisition):
         return self.bounds(state, P).mean(-1)
 
     def bounds(self, view: Posterior, X: Tensor) -> Tensor:
-        """Return the bound [b q] of each point of the batches X [b q d].
-
-        Args:
-            view: The posterior of the model.
-            X: Points after the input transform.
-        """
+        """Return the bound [b q] at each point of X [b q d], given after the input transform."""
         if self.X_pending is not None:
             view = self.with_pending(view)
         values = [self._bound(view, X[..., :1, :])]

@@ -160,12 +160,7 @@ class SafeSet:
         return rows[nearness.topk(min(_FRONTIER, len(rows))).indices]
 
     def _expanders(self, X: Tensor, frontier: Tensor) -> Tensor:
-        """Return for each point of X whether an observation there would make a frontier point certain, [n].
-
-        Args:
-            X: Points [n d].
-            frontier: Rows of points outside S.
-        """
+        """Return for each point of X [n d] whether it is an expander for the rows ``frontier``, [n]."""
         Z = self.points[frontier]
         certain = X.new_full((len(X), len(Z)), torch.inf)  # the least slack of all limits
         for limit, slack in zip(self._limits, self._slack[:, frontier], strict=True):

@@ -126,7 +126,10 @@ class Confidence(ReadOnly):
         return self.interval(state, X)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """Return the first row of X [A d] with the largest upper bound, and that bound."""
+        """Return the first row of X [A d] with the largest upper bound, and that bound.
+
+        While the bounds are infinite, it is the first row with the largest variance.
+        """
         upper = self.upper(state, checked_candidates(state, X))
         if self.finite_on(state):
             return first_argmax(upper, upper)
@@ -256,9 +259,9 @@ class Confidence(ReadOnly):
         return reasons
 
     def statement_on(self, state: Posterior) -> str | None:
-        """Return the statement on this posterior, true if there are no ``objections``; None if none is.
+        """Return the statement that is proved on this posterior unless there are ``objections``.
 
-        By default it is ``guarantee``.
+        By default it is ``guarantee``; None if nothing is proved.
         """
         return self.guarantee
 

@@ -27,10 +27,6 @@ def unexplained(confidence: Confidence, state: Posterior) -> bool:
     True assumptions are rejected with probability at most ``ENERGY * delta``, in addition to the
     probability delta that the bounds fail. The result is False for bounds that do not assume both a
     noise level and a norm.
-
-    Args:
-        confidence: The bounds, with the assumed norm and noise level.
-        state: The posterior.
     """
     norm_bound = confidence.norm_bound
     if norm_bound is None or confidence.noise_std is None:

@@ -126,7 +126,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         return self.state, self.transform_inputs(X)
 
     def observed_at(self, X: Tensor) -> Tensor:
-        """Return points of observations [... d], transformed as training points, one for one."""
+        """Return points of observations [... d], transformed like training points: one stays one."""
         X = self.cast("X", X)
         if not hasattr(self, "input_transform"):
             return X
@@ -233,8 +233,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         Args:
             X: Points [... q d].
             Y: Targets [... q 1].
-            noise: Known noise variances [... q 1], in units of the transformed targets; by default
-                the ridge.
+            noise: Known noise variances [... q 1], in squared units of the transformed targets; by
+                default the ridge.
             **kwargs: Ignored.
 
         Raises:

@@ -235,8 +235,8 @@ class StreamingGP(PosteriorModel):
         Args:
             X: Points [q d].
             Y: Targets [q 1].
-            noise: Known noise variances [q 1], in units of the transformed targets; by default the
-                ridge.
+            noise: Known noise variances [q 1], in squared units of the transformed targets; by
+                default the ridge.
             **kwargs: Ignored.
         """
         X = self.cast("X", X)

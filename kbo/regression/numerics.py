@@ -110,13 +110,8 @@ def clamped(
     """Return variances raised to ``ridge / (ridge + Tr K) k(x, x)``, a lower bound of exact ones.
 
     K has no eigenvalue above its trace, so the data leave at least this part of the prior variance
-    (Durand et al. 2018, Sec. 2). A smaller computed variance is a rounding error.
-
-    Args:
-        variance: Computed variances [...].
-        prior: ``k(x, x)``, [...].
-        ridge: The ridge.
-        trace: ``Tr K``, [].
+    (Durand et al. 2018, Sec. 2). A smaller computed variance [...] is a rounding error. ``prior``
+    is ``k(x, x)`` [...], and ``trace`` is ``Tr K``, [].
     """
     return variance.clamp_min(ridge / (ridge + trace) * prior.detach())
 

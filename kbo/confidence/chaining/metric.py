@@ -118,10 +118,7 @@ class PosteriorMetric:
     def ranks(self, radii: Sequence[float]) -> Tensor:
         """Return for each distance the number of radii that are at least as large, as bytes [N N].
 
-        On the diagonal it is the number of all radii.
-
-        Args:
-            radii: At most 255 radii.
+        On the diagonal it is the number of all radii, at most 255.
         """
         assert len(radii) < 256
         ranks = torch.empty(len(self), len(self), dtype=torch.uint8, device=self.device)

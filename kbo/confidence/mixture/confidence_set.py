@@ -42,12 +42,7 @@ class ConfidenceSet:
     rounding: Rounding = EXACT
 
     def squared_width(self, quad: Number, ridge: Number) -> Number:
-        """Return ``R^2(a) / a``, rounded up; negative at a ridge a that proves F to be empty.
-
-        Args:
-            quad: ``quad`` at the ridges.
-            ridge: The ridges a.
-        """
+        """Return ``R^2(a) / a``, rounded up; negative at a ridge a that proves F to be empty."""
         # (1 + 10 e) (S (1 + 5 e) - quad) / a with S = C + a B^2 is at least the square of the width
         # that accounts for the rounding errors (docs/theory/rounding.md).
         e = rounding.accounted(self.rounding, ridge)

@@ -266,12 +266,7 @@ def bracket_by_walk(
 
 
 def brackets_on_grid(grid: Tensor, values: Tensor) -> Bracket[Tensor]:
-    """Return the brackets [B] around the lowest points of functions on a grid.
-
-    Args:
-        grid: Increasing arguments [r].
-        values: The functions there, [r B].
-    """
+    """Return the brackets [B] of the lowest values [r B] of functions on an increasing grid [r]."""
     lowest = values.argmin(0)
     left = (lowest - 1).clamp_min(0)
     right = (lowest + 1).clamp_max(len(grid) - 1)

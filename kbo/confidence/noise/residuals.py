@@ -72,12 +72,8 @@ def at_least(fit: RegressionFit) -> float:
 def at_most(fit: RegressionFit, D: float, least: float) -> float:
     """Return an upper bound of the noise level (Theorem 3); inf if there is none.
 
-    It is the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss``.
-
-    Args:
-        fit: The fit.
-        D: The deviation.
-        least: Lower bound of ``|xi|^2 / sigma^2``.
+    It is the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss``, where ``least`` is a
+    lower bound of ``|xi|^2 / sigma^2``.
     """
     a = (least - 2 * D) / fit.t
     if a <= 0:
@@ -138,9 +134,7 @@ class NoiseBounds(NoiseLevel):
     def _raise_lower(self, state: Posterior, most: float) -> RegressionFit:
         """Raise the lower bound if the data allow, and return the fit with residuals rounded up.
 
-        Args:
-            state: The posterior.
-            most: Upper bound of ``|xi|^2 / sigma^2``.
+        ``most`` is an upper bound of ``|xi|^2 / sigma^2``.
         """
         rss = self._rss(state, self.ridge)
         rounded = state.error.of_quad

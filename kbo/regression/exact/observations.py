@@ -94,14 +94,7 @@ class Observations(Stateful):
         return list(itertools.pairwise([row, *stops]))
 
     def append(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
-        """Add observations.
-
-        Args:
-            X: Points [r d].
-            y: Targets [r].
-            weights: Weights [r]; None for ones.
-            host: The same as plain numbers.
-        """
+        """Add points X [r d], targets y [r] and weights [r] (None for ones), also given on the host."""
         self.n += len(X)
         if weights is None:
             weights = torch.ones_like(y)

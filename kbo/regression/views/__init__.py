@@ -4,6 +4,6 @@
 * ``prior_mean.py``: a known prior mean
 * ``adaptive_ridge.py``: a ridge that follows the data
 * ``fixed_points.py``: faster at fixed points, such as the arms of a bandit problem
-* ``hypothetical.py``: hypothetical observations: pending points, fantasies, batches
-* ``batch.py``: a batch that is chosen from a finite set
+* ``hypothetical.py``: pending points, fantasies, batches
+* ``batch.py``: a batch chosen from a finite set
 """

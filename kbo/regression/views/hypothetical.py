@@ -94,16 +94,13 @@ class Hypothetical(View):
             self._take_over(state)
 
     def _take_over(self, state: Posterior) -> None:
-        """Put the hypothetical data of a batched view before those of this one.
+        """Put the hypothetical data of a batched view, ``state``, before those of this one.
 
         The underlying posterior of the batched view becomes that of this view.
 
-        Args:
-            state: The batched view.
-
         Raises:
-            InvalidInput: It is of another class, or it has points without targets and this view
-                has targets.
+            InvalidInput: ``state`` is of another class, or it has points without targets and this
+                view has targets.
         """
         if not isinstance(state, Hypothetical):
             raise InvalidInput(
