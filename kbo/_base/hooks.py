@@ -1,4 +1,4 @@
-"""Methods of users' subclasses that kbo calls under another name than before."""
+"""A check for subclasses of users that define a method under its former name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kbo.errors import InvalidInput
 def refuse_old_hooks(kind: type, **new_names: str) -> None:
     """Check that a class defines no method under a name that kbo no longer calls.
 
-    The class would otherwise be constructed, and its method never be used.
+    Without the check, the class could be used, but kbo would never call its method.
 
     Args:
         kind: The class.
-        **new_names: The name that kbo calls, by the old one.
+        **new_names: The new name of each method, by its old name.
 
     Raises:
         InvalidInput: The class defines an old name.
