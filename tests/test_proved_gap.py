@@ -139,7 +139,7 @@ def test_a_run_says_what_is_proved_and_what_is_found():
         assert "proved; " in str(result)
         assert smooth(result.params) - least_value() <= result.gap.value
     stopped = kbo.minimize(objective, BOX, 40, setting=PROVED, stop_at_gap=1.0)
-    assert stopped.gap <= 1.0
+    assert stopped.gap.value <= 1.0
     assert "is at most 1" in stopped.stopped
     failed = kbo.Optimizer(BOX, setting=PROVED)
     for value in (0.5, math.nan, 0.4):
@@ -169,7 +169,7 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     solvable = kbo.minimize(measured, BOX, 15, setting=PROVED, constraints=[limit(0.5)])
     assert solvable.infeasible is None
     assert solvable.gap.proved
-    assert smooth(solvable.params) - least_value(0.5) <= solvable.gap
+    assert smooth(solvable.params) - least_value(0.5) <= solvable.gap.value
 
 
 def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to_be_safe():
