@@ -393,6 +393,34 @@ def test_with_noise_one_repetition_shows_it_and_the_recommended_mean_is_large():
     assert optimizer.recommended().number == int((mean - variance.sqrt()).argmax())
 
 
+def test_equal_values_at_one_point_mean_little_if_values_at_different_points_are_equal_too():
+    optimizer = kbo.Optimizer([(0.0, 1.0)])
+    points = [0.1, 0.3, 0.5, 0.7]
+    for point, value in zip(points, [0.6, 0.8, 0.9, 0.9], strict=True):
+        optimizer.tell([point], value)
+    for n_repeated in (1, 2, 3):
+        assert optimizer.insight.surrogate().noiseless is None, n_repeated
+        params = optimizer.ask()
+        assert params[0] in points
+        optimizer.tell(params, {0.1: 0.6, 0.3: 0.8}.get(params[0], 0.9))
+    assert optimizer.insight.surrogate().noiseless
+    assert optimizer.ask()[0] not in points
+
+
+def test_a_tie_refutes_what_one_repetition_has_shown_and_limits_need_one_repetition():
+    limit = kbo.Constraint("m", upper=2.0)
+    optimizer = kbo.Optimizer([(0.0, 1.0)], constraints=[limit])
+    values = {0.1: 0.6, 0.3: 0.8, 0.5: 0.9, 0.7: 0.7}
+    for point, value in values.items():
+        optimizer.tell([point], (value, {"m": 1.0}))
+    optimizer.tell([0.1], (0.6, {"m": 1.0}))
+    assert optimizer.insight.surrogate().noiseless
+    (limited,) = optimizer.insight.quantities.limits()
+    assert limited.surrogate.noiseless
+    optimizer.tell([0.9], (0.8, {"m": 1.0}))
+    assert optimizer.insight.surrogate().noiseless is None
+
+
 def test_a_repetition_that_runs_is_not_asked_for_again_and_one_that_fails_is_not_tried_for_ever():
     optimizer = run(4)
     first, second = optimizer.ask(2)

@@ -92,10 +92,10 @@ def test_questions_about_one_objective_are_refused_and_others_are_about_any(fini
     for name, question in questions.items():
         with pytest.raises(InvalidInput, match=f"{name} is for one objective"):
             question()
-    lower, mean, upper = finished.predict(params, "throughput")
+    lower, mean, upper = finished.interval(params, "throughput")
     assert lower <= mean <= upper
     assert mean == pytest.approx(0.5, abs=0.1)
-    assert finished.predict(params) == finished.predict(params, "error")
+    assert finished.interval(params) == finished.interval(params, "error")
     other = pickle.loads(pickle.dumps(finished.optimizer))
     assert other.suggest() == finished.optimizer.suggest()
 

@@ -9,7 +9,7 @@ import kbo
 from kbo.optimize.strategies import (
     Explanation,
     InitialDesign,
-    RepeatOnce,
+    Repetition,
     Strategy,
     TrustRegion,
     UpperBoundPoint,
@@ -121,7 +121,7 @@ def test_an_explanation_has_the_width_that_its_strategy_took_and_a_repetition_ha
             assert (explanation.bound is None) == (explanation.width is None)
     rounded = {name: {w and round(w, 3) for w in found} for name, found in widths.items()}
     assert rounded == {
-        RepeatOnce().describe(): {None},
+        Repetition().describe(): {None},
         TrustRegion().describe(): {0.25},
         UpperBoundPoint().describe(): {1.0, 4.0},
     }

@@ -23,7 +23,7 @@ from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
-from kbo.optimize.strategies.repeat_once import RepeatOnce
+from kbo.optimize.strategies.repetition import Repetition
 from kbo.optimize.strategies.strategy import Alternate, Strategy, checked_strategies
 from kbo.optimize.strategies.thompson_point import ThompsonPoint
 from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
@@ -61,8 +61,9 @@ class Practical(Setting):
     early have a predicted value with its error.
 
     Recommendation: after the initial design the best trial is repeated once (not in ``ask`` with a context or
-    ``choices``). Equal values mean that the objective has no noise; then the best observed trial is recommended. Under
-    noise the trial with the largest mean less one standard deviation is recommended.
+    ``choices``). Equal values mean that the objective has no noise; then the best observed trial is recommended. If
+    values at different parameters are equal too, such as accuracies on few cases, this takes three equal repetitions.
+    Under noise the trial with the largest mean less one standard deviation is recommended.
 
     Search: under noise "ucb" maximises the mean plus one and plus two standard deviations in turn, and plus four every
     eighth time. Without noise, and with a real parameter, every second trial is near the best one, in a box that grows
@@ -109,6 +110,7 @@ class Practical(Setting):
 
     surrogate: ClassVar[type[PracticalSurrogate]] = PracticalSurrogate
     cuts: ClassVar[bool] = True
+    repetitions_if_tied: ClassVar[int] = 3
     default_method: ClassVar[str] = DEFAULT_METHOD
     certified: ClassVar[bool] = False
     about_limits: ClassVar[str] = (
@@ -264,7 +266,7 @@ class Practical(Setting):
             noiseless = self.noise_std == 0
         elif self.noisy:
             noiseless = False
-        return Schedule(counts[n_initial - 1], noiseless)
+        return Schedule(counts[n_initial - 1], noiseless, needed_if_tied=self.repetitions_if_tied)
 
     def _observe(
         self,
@@ -320,7 +322,7 @@ class Practical(Setting):
             arguments = {field.name: getattr(self, field.name) for field in fields(Practical)}
             arguments["noise_std"] = noise_std
             return _OfLimit(**arguments, limit=quantity.limit)
-        return self._with("noise_std", noise_std)
+        return self._with("noise_std", noise_std)._with("repetitions_if_tied", 1)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values, with the name of a subclass."""
@@ -349,7 +351,7 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
     if not recipe.has_bounds:
         return [RandomPoint()]
     first: list[Strategy] = [
-        RepeatOnce(),
+        Repetition(),
         InitialDesign(),
         NewParameter(),
         HypervolumeUpperBound(),
@@ -373,6 +375,8 @@ class _OfLimit(Practical):
     """The setting of a quantity that must reach a limit: its values are modelled best near the limit."""
 
     limit: float = 0.0
+
+    repetitions_if_tied: ClassVar[int] = 1
 
     def fitted(
         self,

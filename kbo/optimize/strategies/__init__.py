@@ -1,7 +1,7 @@
 """Strategies: each proposes the parameters of the next trial, or leaves the trial to the next strategy.
 
 * ``strategy.py``: the interface, and how a list of strategies is tried; ``explanation.py``: why a trial was chosen
-* first trials: ``initial_design.py``, ``repeat_once.py``, ``random_point.py``; after a change of the space:
+* first trials: ``initial_design.py``, ``repetition.py``, ``random_point.py``; after a change of the space:
   ``new_parameter.py``
 * one objective: ``upper_bound_point.py``, ``thompson_point.py``, ``trust_region.py``, ``expected_improvement.py``
 * limits: ``feasible_upper_bound.py``, ``safe_exploration.py``; several objectives: ``hypervolume_bound.py``
@@ -14,7 +14,7 @@ from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
-from kbo.optimize.strategies.repeat_once import RepeatOnce
+from kbo.optimize.strategies.repetition import Repetition
 from kbo.optimize.strategies.safe_exploration import SafeExploration
 from kbo.optimize.strategies.strategy import Alternate, Strategy
 from kbo.optimize.strategies.thompson_point import ThompsonPoint
@@ -30,7 +30,7 @@ __all__ = [
     "InitialDesign",
     "NewParameter",
     "RandomPoint",
-    "RepeatOnce",
+    "Repetition",
     "SafeExploration",
     "Strategy",
     "ThompsonPoint",

@@ -103,6 +103,10 @@ class PracticalSurrogate(Surrogate):
         return self.schedule.noiseless
 
     @property
+    def repetitions_needed(self) -> int:
+        return self.schedule.repetitions_needed
+
+    @property
     def has_effects(self) -> bool:
         return bool(self.noiseless) or self.fitted.gain > 0
 

@@ -43,6 +43,9 @@ class Schedule(NamedTuple):
             one first; None if no trials did.
         plain: The standardisation of the values to which the model is fitted.
         lowest, highest: The least and the largest value.
+        tied: Whether values at different points are equal.
+        n_equal: The number of repetitions with the value of the first evaluation at their point.
+        needed_if_tied: The number of these that mean no noise if values are tied.
     """
 
     next_fit: float
@@ -54,6 +57,16 @@ class Schedule(NamedTuple):
     plain: OutcomeTransform = OutcomeTransform()
     lowest: float = math.inf
     highest: float = -math.inf
+    tied: bool = False
+    n_equal: int = 0
+    needed_if_tied: int = 1
+
+    @property
+    def repetitions_needed(self) -> int:
+        """The number of equal repetitions that mean no noise."""
+        if self.tied:
+            return self.needed_if_tied
+        return 1
 
     def after(self, values: Sequence[Evaluation], estimated: bool) -> Schedule:
         """Return the schedule after more values.
@@ -65,64 +78,80 @@ class Schedule(NamedTuple):
         """
         schedule = self
         first_at = {}
+        first_with = {}
         if estimated and self.noiseless is not False:
             for evaluation in values[: self.n]:
                 if not evaluation.predicted:
                     first_at.setdefault(evaluation.features, evaluation)
+                    first_with.setdefault(evaluation.value, evaluation)
         for evaluation in values[self.n :]:
             first = evaluation
             if not evaluation.predicted:
                 first = first_at.setdefault(evaluation.features, evaluation)
-            schedule = schedule._after(values, first, estimated)
+            schedule = schedule._after(values, estimated, first, first_with)
         return schedule
 
-    def _after(self, values: Sequence[Evaluation], first: Evaluation, estimated: bool) -> Schedule:
-        """Return the schedule after one more value, where ``first`` is the first evaluation at its point."""
+    def _after(
+        self,
+        values: Sequence[Evaluation],
+        estimated: bool,
+        first: Evaluation,
+        first_with: dict[float | None, Evaluation],
+    ) -> Schedule:
+        """Return the schedule after one more value.
+
+        Args:
+            values: As for ``after``.
+            estimated: As for ``after``.
+            first: The first evaluation at the point of the value.
+            first_with: The first evaluation with each value; the new one is added.
+        """
         new = values[self.n]
         y: Any = new.value
-        noiseless = self.noiseless
-        repetition = self.repetition
+        schedule = self
         if estimated:
-            noiseless, repetition = self._noise_after(new, first)
+            tied = self.tied
+            if not new.predicted:
+                tied |= first_with.setdefault(y, new).features != new.features
+            schedule = self._replace(tied=tied)._noise_after(new, first)
         n = self.n + 1
-        schedule = self._replace(
-            n=n,
-            noiseless=noiseless,
-            repetition=repetition,
-            lowest=min(self.lowest, y),
-            highest=max(self.highest, y),
-        )
+        schedule = schedule._replace(n=n, lowest=min(self.lowest, y), highest=max(self.highest, y))
         if n < self.next_fit and not self._is_outside(y):
             return schedule
         return schedule._replace(
             next_fit=math.ceil(REFIT_GROWTH * n),
             n_fitted=n,
-            fitted_noiseless=bool(noiseless),
+            fitted_noiseless=bool(schedule.noiseless),
             plain=linear(torch.tensor([e.value for e in values[:n]], dtype=torch.float64)),
         )
 
-    def _noise_after(
-        self, new: Evaluation, first: Evaluation
-    ) -> tuple[bool | None, tuple[int, int] | None]:
-        """Return ``noiseless`` and ``repetition`` after one more evaluation.
+    def _noise_after(self, new: Evaluation, first: Evaluation) -> Schedule:
+        """Return the schedule with ``noiseless`` and ``repetition`` after one more evaluation.
 
-        A value with an error bar has noise. Otherwise equal values at one point mean that there is no noise, and
-        different values that there is; later equal values do not change this.
+        A value with an error bar has noise. Otherwise different values at one point mean that there is noise, which
+        later equal values do not change. Equal values mean that there is none, as soon as there are enough of them.
 
         Args:
             new: The evaluation.
             first: The first evaluation at its point, which may be ``new``.
         """
         if self.noiseless is False or (new.error and not new.predicted):
-            return False, self.repetition
-        if first is new:
-            return self.noiseless, self.repetition
+            return self._replace(noiseless=False)
+        pair = (first.number, new.number)
+        n_equal = self.n_equal
+        if first is not new:
+            if not self._is_equal(new, first):
+                return self._replace(noiseless=False, repetition=pair)
+            n_equal += 1
+        if not n_equal or n_equal < self.repetitions_needed:
+            return self._replace(noiseless=None, repetition=None, n_equal=n_equal)
+        return self._replace(noiseless=True, repetition=self.repetition or pair, n_equal=n_equal)
+
+    def _is_equal(self, new: Evaluation, first: Evaluation) -> bool:
+        """Return whether two values are equal but for rounding."""
         y: Any = new.value
         first_y: Any = first.value
-        is_equal = abs(y - first_y) <= _ROUNDING * (self.highest - self.lowest)
-        if is_equal is self.noiseless:
-            return self.noiseless, self.repetition
-        return is_equal, (first.number, new.number)
+        return abs(y - first_y) <= _ROUNDING * (self.highest - self.lowest)
 
     def _is_outside(self, y: float) -> bool:
         """Return whether a value is too far from the fitted values for the power of their transform."""

@@ -46,6 +46,11 @@ class Surrogate(ABC):
         return False
 
     @property
+    def repetitions_needed(self) -> int:
+        """The number of repetitions with equal values that mean no noise; 0 if repetitions decide nothing."""
+        return 0
+
+    @property
     def has_effects(self) -> bool:
         """Whether the model explains the values better than a constant with noise; True if this is not compared."""
         return True

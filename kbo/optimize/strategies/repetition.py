@@ -1,4 +1,4 @@
-"""One repetition of the recommended trial, to find out whether the values have noise."""
+"""Repetition of the recommended trial, to find out whether the values have noise."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from kbo.space import Params
 
 
 @dataclass(frozen=True)
-class RepeatOnce(Strategy):
-    """Repeat the recommended parameters once, while it is not known whether the values have noise.
+class Repetition(Strategy):
+    """Repeat the recommended parameters, while it is not known whether the values have noise.
 
-    Equal values mean that the objective has no noise. The strategy does not apply where a context or choices are given.
+    Equal values mean that the objective has no noise. One repetition is enough, unless values at different parameters
+    are equal too, such as accuracies on few cases: see ``Surrogate.repetitions_needed``. The strategy does not apply
+    where a context or choices are given.
     """
 
     def propose(self, search: Search) -> Params | None:
@@ -21,8 +23,8 @@ class RepeatOnce(Strategy):
             return None
         if search.subspace.partial:
             return None
-        is_repeated = len(search.tried.unique(dim=0)) < len(search.tried)
-        if is_repeated:
+        n_repeated = len(search.tried) - len(search.tried.unique(dim=0))
+        if n_repeated >= search.surrogate.repetitions_needed:
             return None
         return search.best
 
