@@ -70,7 +70,7 @@ class Practical(Setting):
     * Without noise, and with a real parameter, every second trial is near the best one, in a box that grows after a
       better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019). The other trials have the
       width one, and every fourth of them four.
-    * With conditional parameters, too, the largest expected improvement is taken instead, which leaves a well-known
+    * If there are conditional parameters as well, expected improvement is maximised instead, which leaves a well-known
       branch for another one.
     * If an added parameter has no results yet, parallel trials get different values of it.
 

@@ -104,14 +104,10 @@ class Schedule(NamedTuple):
     def _noise_after(
         self, new: Evaluation, first: Evaluation
     ) -> tuple[bool | None, tuple[int, int] | None]:
-        """Return ``noiseless`` and ``repetition`` after one more evaluation.
+        """Return ``noiseless`` and ``repetition`` after one more evaluation; ``first`` is the first one at its point.
 
         A value with an error bar has noise. Otherwise equal values at one point mean that there is no noise, and
         different values that there is; later equal values do not change this.
-
-        Args:
-            new: The evaluation.
-            first: The first evaluation at its point, which may be ``new``.
         """
         if self.noiseless is False or (new.error and not new.predicted):
             return False, self.repetition
