@@ -25,7 +25,7 @@ BELOW = 0.1
 """Distance of the default reference from the worst values of a front, in extents of the front."""
 
 _MOST_DRAWN = 256
-"""Largest number of trials that are drawn jointly, besides the front: those that the fewest others dominate."""
+"""Number of trials that are drawn jointly, unless the front has more: those that the fewest others dominate."""
 
 _TAIL = 0.05
 """Probability on each side of the interval of the hypervolume."""
