@@ -8,13 +8,7 @@ from kbo.space import Space
 
 
 def check_bounds_go_on(method: str, former: Space, space: Space) -> None:
-    """Raise InvalidInput unless the certified bounds of a method still hold after a change of the space.
-
-    Args:
-        method: The name of the method.
-        former: The space before the change.
-        space: The new space.
-    """
+    """Raise InvalidInput unless the certified bounds of a method still hold after a change of the space."""
     if methods.get(method).fixed_kernel:
         raise InvalidInput(
             f"the bound of method {method!r} is about the points of one finite space, which cannot change: "

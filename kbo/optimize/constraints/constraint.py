@@ -33,8 +33,7 @@ class Constraint(Measured):
         norm_bound: Bound of the RKHS norm of the quantity, whose prior mean is 0. Needed in the certified setting, and
             only there.
         kernel: Kernel of the quantity in the certified setting, which is copied; by default that of the objective. Or a
-            list of ``kbo.Hypothesis``, without ``noise_std`` and ``norm_bound``: the bounds hold if one hypothesis is
-            true.
+            list of ``kbo.Hypothesis`` in place of all three: the bounds hold if one of them is true.
 
     Raises:
         InvalidInput: Not exactly one limit, or a number out of its range.

@@ -96,14 +96,7 @@ def preferred(
     features: Tensor,
     trials: Sequence[Trial],
 ) -> Tensor:
-    """Return scores [n] of completed trials in which trials that keep all limits, by their lower bounds, come first.
-
-    Args:
-        score: The scores [n] without constraints.
-        surrogates: The constraints with their surrogates.
-        features: Features [n D] of the trials.
-        trials: The trials.
-    """
+    """Return scores [n] of trials with features [n D]; those that keep all limits, by lower bounds, come first."""
     if not surrogates:
         return score
     slacks = []

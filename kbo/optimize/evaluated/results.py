@@ -116,15 +116,7 @@ def _usable(
     value: str,
     source: str,
 ) -> KnownResults:
-    """Return the results that are in a space and have the needed measurements, with sentences about the others.
-
-    Args:
-        rows: The results as they were given.
-        space: The search space.
-        needed: Names of the measurements without which a trial has failed.
-        value_range: The least and the largest possible value, if they are declared.
-        value: The name of the value in messages.
-        source: The source of the rows, for the error message.
+    """Return the results from a source that are in a space and have the needed measurements.
 
     Raises:
         InvalidInput: None of the rows can be used.

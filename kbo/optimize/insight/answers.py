@@ -159,12 +159,7 @@ def _gain_over_first(first: Trial, best: Trial, gain_draws: Tensor) -> Estimate 
 
 
 def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
-    """Return the default tolerance: 5% of the median difference between the recommended and random points, at least 0.
-
-    Args:
-        at_recommended: Draws [s] of the objective at the recommended parameters.
-        at_random: The same draws [s r] at r random points.
-    """
+    """Return 5% of the median difference of draws at the recommended [s] and at random points [s r], at least 0."""
     difference = at_recommended - at_random.median(1).values
     return 0.05 * max(float(difference.median()), 0.0)
 
@@ -176,15 +171,7 @@ def _decision(
     effects: Sequence[Effect],
     hardly_tried: Sequence[str],
 ) -> str:
-    """Return whether further trials are worth it: see ``Answers.decision``.
-
-    Args:
-        gain_draws: Draws [s] of the gain of further trials.
-        more: The gain, as it is reported.
-        tolerance: The loss that does not matter.
-        effects: The effects of the parameters.
-        hardly_tried: The options about which the model knows too little to predict their gain.
-    """
+    """Return whether further trials are worth it, by draws [s] of their gain: see ``Answers.decision``."""
     by_gain = decision(gain_draws, tolerance)
     if by_gain != STOP:
         return by_gain
@@ -210,14 +197,9 @@ def _unknown_options(quantities: Quantities) -> list[str]:
 
 
 def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, more: Estimate) -> bool:
-    """Return whether more trials may lead beyond 0, although all values so far are on the other side.
+    """Return whether more trials may lead beyond 0 from recommended features [1 D], all values being on the other side.
 
     False if a declared range excludes it.
-
-    Args:
-        surrogate: The surrogate of the objective.
-        recommended: Features [1 D] of the recommended parameters.
-        more: The gain of more trials.
     """
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
     _, mean, _ = surrogate.interval(recommended)

@@ -25,7 +25,7 @@ BELOW = 0.1
 """Distance of the default reference from the worst values of a front, in extents of the front."""
 
 _MOST_DRAWN = 256
-"""Largest number of trials that are drawn jointly, besides the front: those that the fewest others dominate."""
+"""Number of trials that are drawn jointly, unless the front has more: those that the fewest others dominate."""
 
 _TAIL = 0.05
 """Probability on each side of the interval of the hypervolume."""
@@ -247,15 +247,9 @@ def _probabilities(
     means: Tensor,
     generator: torch.Generator,
 ) -> dict[int, float]:
-    """Return the probability of trials to be on the true front, by row; empty without a prior.
+    """Return the probability of trials with means [n m] to be on the true front, by row; empty without a prior.
 
     It is computed for all trials of the front, and for those others that are dominated by the fewest trials.
-
-    Args:
-        surrogates: The surrogates of the objectives.
-        features: The features [n D] of all trials.
-        means: The means [n m] of their true values, larger ones better.
-        generator: Source of randomness.
     """
     dominating = n_dominating(means)
     n_front = int((dominating == 0).sum())

@@ -113,15 +113,9 @@ def _candidates(space: Space, trials: Tensor, seeds: Sequence[int]) -> tuple[Ten
 def _climbed(
     objective: DrawnObjective, best: Optima, scale: float, generator: torch.Generator
 ) -> Optima:
-    """Return the best points after one round of random steps from each of them.
+    """Return the best points [s m P] after one round of random steps with standard deviation ``scale``.
 
     A point moves to the best of its steps if that is better and probably keeps the constraints.
-
-    Args:
-        objective: The draws.
-        best: The best points [s m P] so far, with their targets [s m].
-        scale: Standard deviation of the steps.
-        generator: Source of randomness.
     """
     shape = (*best.units.shape[:2], _N_STEPS, best.units.shape[2])
     s, m, k, P = shape

@@ -26,13 +26,7 @@ def check_not_all_failed(optimizer: Optimizer) -> None:
 
 
 def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooManyFailures:
-    """Return the error that ends a run after ``n_trials`` failures in a row.
-
-    Args:
-        optimizer: The optimiser of the run.
-        n_trials: The number of trials that failed.
-        last: The last of the failed trials.
-    """
+    """Return the error that ends a run after ``n_trials`` failures in a row."""
     failed = "1 trial failed, the last"
     if n_trials > 1:
         failed = f"{n_trials} trials in a row failed, the last"
@@ -41,24 +35,14 @@ def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooMany
 
 
 def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
-    """Return whether all trials will fail as this one did: no trial has a value, and its result lacks a needed name.
-
-    Args:
-        optimizer: The optimiser of the run.
-        last: The trial that has ended last.
-    """
+    """Return whether all trials will fail as this one did: no trial has a value, and its result lacks a needed name."""
     if optimizer.run.trials.complete:
         return False
     return lacks_name(last.failure or "", optimizer.run.main)
 
 
 def _advice(optimizer: Optimizer, failure: str) -> str:
-    """Return what the user can do after too many failures, in sentences.
-
-    Args:
-        optimizer: The optimiser of the run.
-        failure: The reason of one of the failures.
-    """
+    """Return what the user can do after too many failures, one of them for the given reason, in sentences."""
     advice = "Correct the objective or its bounds"
     if lacks_name(failure, optimizer.run.main):
         advice = "Correct the name in constraints or objectives, or what the objective returns"

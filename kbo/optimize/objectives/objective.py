@@ -31,8 +31,7 @@ class Objective(Measured):
         norm_bound: Bound of the RKHS norm of the quantity, whose prior mean is 0. Needed in the certified setting, and
             only there.
         kernel: Kernel of the quantity in the certified setting, which is copied; by default that of the setting. Or a
-            list of ``kbo.Hypothesis``, without ``noise_std`` and ``norm_bound``: the bounds hold if one hypothesis is
-            true.
+            list of ``kbo.Hypothesis`` in place of all three: the bounds hold if one of them is true.
 
     Attributes:
         maximize: Whether larger values are better.

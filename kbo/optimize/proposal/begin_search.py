@@ -42,12 +42,7 @@ def search_for_trial(
 ) -> Search:
     """Return the search for the parameters of a trial, with surrogates and bounds.
 
-    Args:
-        quantities: The quantities of the run.
-        seed: The seed of the run.
-        subspace: The part of the space.
-        number: The number of the trial.
-        pending: Parameters that are being evaluated, besides those of the pending trials.
+    ``pending`` are parameters that are being evaluated, besides those of the pending trials.
 
     Raises:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
@@ -113,13 +108,9 @@ def _failing(quantities: Quantities) -> list[tuple[str, Any]]:
 def _with_surrogates(
     search: Search, quantities: Quantities, surrogate: Surrogate, running: Tensor
 ) -> Search:
-    """Return a search with the surrogates and bounds of all objectives and, with several objectives, their front.
+    """Return a search with the surrogates and bounds of all objectives, and the front of several.
 
-    Args:
-        search: The search.
-        quantities: The quantities of the run.
-        surrogate: The surrogate of the objective, or of the first one of several.
-        running: Features [n D] of the points that are being evaluated, which count as observed at the mean.
+    The points that are being evaluated, with features [n D], count as observed at the mean.
     """
     surrogates = list(quantities.surrogates().values()) or [surrogate]
     bounds = []
@@ -138,12 +129,9 @@ def _with_surrogates(
 
 
 def _limits(quantities: Quantities, number: int, running: Tensor) -> list[Limit]:
-    """Return the limits on measured quantities with the bounds that trial ``number`` searches with.
+    """Return the limits on measured quantities, with the bounds that trial ``number`` searches with.
 
-    Args:
-        quantities: The quantities of the run.
-        number: The number of the trial.
-        running: Features [n D] of the points that are being evaluated, which count as observed at the mean.
+    The points that are being evaluated, with features [n D], count as observed at the mean.
     """
     limits = []
     for limited in quantities.limits():

@@ -41,13 +41,7 @@ def best_params(quantities: Quantities, seed: int, subspace: Subspace) -> Params
 
 
 def safe_units(quantities: Quantities, safe_points: SafePoints, search: Search) -> Tensor:
-    """Return the points [n P] of the unit cube in a part of the space that are certain to keep all limits.
-
-    Args:
-        quantities: The quantities of a run, after all its trials.
-        safe_points: The safe points of the run.
-        search: A search of that part of the space.
-    """
+    """Return the points [n P] of the unit cube in a part of the space that are certain to keep all limits."""
     tried = quantities.units_of(quantities.trials.all)
     units, _ = certainly_safe(safe_points, search, tried)
     return units

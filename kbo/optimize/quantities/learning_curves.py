@@ -116,14 +116,10 @@ def prediction(
 
 
 def _by_rank(report: float, curves: np.ndarray) -> tuple[float, float]:
-    """Return the interpolated final value with the rank of a report, and its standard error.
+    """Return the final value with the rank of a report among curves [n 2], interpolated, and its standard error.
 
     The error combines the root mean square error over the completed trials with the extent of their values divided by
     n.
-
-    Args:
-        report: The report.
-        curves: Reports at the same step, and final values [n 2].
     """
     reports, values = curves.T
     by_rank = np.sort(reports), np.sort(values)

@@ -91,12 +91,7 @@ def _check_several(
 
 
 def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:
-    """Return the least and the largest possible value of the objective, larger better; infinite if not declared.
-
-    Args:
-        value_range: The declared range, in units of the objective; None if none is declared.
-        maximize: Whether larger values of the objective are better.
-    """
+    """Return the least and the largest possible value of the objective, larger better; infinite if not declared."""
     if value_range is None:
         return ANY
     low, high = value_range

@@ -51,13 +51,13 @@ _N_ELITE = 16
 
 @dataclass(frozen=True, eq=False)
 class SearchedFront:
-    """The front of several objectives, for a search: the trials within all limits that no other dominates.
+    """The front of several objectives: the trials within all limits that no other dominates.
 
     Attributes:
         units: Points [f P] of the trials in the unit cube.
         targets: Posterior means [f m] of the objectives at the trials, larger ones better.
         reference: The targets [m] above which a point counts in the hypervolume.
-        scale: The extent [m] of the front above the reference, at least 2 standard deviations of the targets.
+        scale: The extent [m] of the front above the reference, at least 2.
     """
 
     units: Tensor

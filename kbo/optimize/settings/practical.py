@@ -65,14 +65,18 @@ class Practical(Setting):
     values at different parameters are equal too, such as accuracies on few cases, this takes three equal repetitions.
     Under noise the trial with the largest mean less one standard deviation is recommended.
 
-    Search: under noise "ucb" maximises the mean plus one and plus two standard deviations in turn, and plus four every
-    eighth time. Without noise, and with a real parameter, every second trial is near the best one, in a box that grows
-    after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019); the other trials take
-    one standard deviation, and every fourth of them four. With conditional parameters the largest expected improvement
-    is taken instead, which leaves a well-known branch for another one. If an added parameter has no results yet,
-    parallel trials get different values of it. Another method takes its own bound. If its bound needs a norm bound,
-    this is ``norm_factor`` times the anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3),
-    recomputed at every step, and at least 1 prior standard deviation.
+    Search: the method "ucb" maximises the mean plus a number of standard deviations, its width.
+
+    * Under noise the width is one and two in turn, and four every eighth time.
+    * Without noise, and with a real parameter, every second trial is near the best one, in a box that grows after a
+      better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019). The other trials have the
+      width one, and every fourth of them four.
+    * If there are conditional parameters as well, expected improvement is maximised instead, which leaves a well-known
+      branch for another one.
+    * If an added parameter has no results yet, parallel trials get different values of it.
+
+    Another method takes its own bound. A norm bound that it needs is ``norm_factor`` times the anytime lower confidence
+    bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard deviation.
 
     Intervals: a reported interval is about one point and has the nominal probability ``1 - delta`` under the predictive
     distribution, averaged over kernels and noise levels that explain the values. Its standard deviation is scaled up if

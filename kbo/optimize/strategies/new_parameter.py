@@ -75,12 +75,7 @@ class NewParameter(Strategy):
 
 
 def _next_value(parameter: Parameter, tried: Tensor) -> Any:
-    """Return the value that is farthest from the values so far; None if these are more than three, or all values.
-
-    Args:
-        parameter: The parameter.
-        tried: Unit coordinates [n] of its values so far.
-    """
+    """Return the value farthest from those tried [n], in unit coordinates; None if over three, or all, were tried."""
     values = parameter.values(_PLACES)
     distances = (parameter.units(values).unsqueeze(-1) - tried).abs().amin(-1)
     farthest = int(distances.argmax())

@@ -47,10 +47,6 @@ class SafeExploration(Strategy):
 def _next_point(safe_points: SafePoints, search: Search) -> Tensor:
     """Return the next point [P] of the unit cube: first each start, then starts again while there are no bounds.
 
-    Args:
-        safe_points: What is known of safe points.
-        search: The search, of the whole space or of a part of it.
-
     Raises:
         RefutedAssumptions: The data refute that a start is safe, or the assumptions of a bound.
         InvalidInput: No point of this part of the space is certain to be safe.
@@ -95,13 +91,7 @@ def certainly_safe(safe_points: SafePoints, search: Search, tried: Tensor) -> tu
 
 
 def _examined(safe_points: SafePoints, search: Search, tried: Tensor) -> tuple[Tensor, SafeSet]:
-    """Return the points [n P] whose safety is examined, and the safe set among them.
-
-    Args:
-        safe_points: What is known of safe points.
-        search: The search, of the whole space or of a part of it.
-        tried: The points [m P] of trials, near which others are drawn.
-    """
+    """Return the points [n P] whose safety is examined, some near trials [m P], and the safe set among them."""
     if safe_points.all_points is not None:
         return safe_points.all_points
     units = search.subspace.choices

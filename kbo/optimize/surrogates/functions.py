@@ -284,7 +284,7 @@ class DrawnFunctions(Functions):
         posterior: The posterior.
         noise_std: The noise level, in units of the targets.
         count: The number of draws.
-        like: Features [1 D] of any point, which give the dimension.
+        like: Features [1 D] of any point, for dimension, dtype and device.
         generator: Source of randomness.
 
     Raises:

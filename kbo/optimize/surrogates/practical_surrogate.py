@@ -122,7 +122,7 @@ class PracticalSurrogate(Surrogate):
         return mean - variance.sqrt()
 
     def lower(self, X: Tensor, y: Tensor) -> Tensor:
-        """Return the mean less two standard deviations [n] of trials, as targets; without noise the observed values."""
+        """Return the mean less two standard deviations [n] of trials, as targets; without noise, their targets."""
         if self.noiseless:
             return self.transform(y)
         return FixedWidth(_WITHIN_LIMIT).lower(self.posterior, X)
