@@ -57,7 +57,7 @@ def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHS
 
 
 def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
-    """Choose by DMM-UCB as it is usually done: a growing Cholesky factor for each of the five ridges."""
+    """Choose by DMM-UCB in the usual way, with a growing Cholesky factor for each of the five ridges."""
     confidence = _mixture("dmm")
     square = confidence.widened_squared_radius(state)
     bounds = []

@@ -85,7 +85,7 @@ class LearnerOnData(Learner):
         seed: Seed of all that is random; None draws from the system.
 
     Raises:
-        InvalidInput: An argument is none of these.
+        InvalidInput: An argument has another value.
         MissingExtra: scikit-learn is not installed.
     """
 

@@ -18,7 +18,7 @@ from kbo._base import checks
 from kbo.space import Choice, Float, Int, Params, Space
 
 FUNCTIONS = (1, 2, 6, 8, 13, 14, 15, 17, 20, 21)
-"""Functions of bbob of which pairs are in bbob-biobj (Brockhoff, Auger, Hansen and Tušar 2022)."""
+"""Functions of bbob whose pairs are in bbob-biobj (Brockhoff, Auger, Hansen and Tušar 2022)."""
 
 PAIRS = [(a, b) for i, a in enumerate(FUNCTIONS) for b in FUNCTIONS[i:]]
 """The pairs of bbob-biobj; its problem ``number`` is ``PAIRS[number - 1]``."""

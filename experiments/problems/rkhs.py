@@ -123,7 +123,7 @@ _RHO = 0.3
 """Lengthscale of the kernel."""
 
 _COORDINATES = 25
-"""Coordinates of the function: those of higher order are zero."""
+"""Number of coordinates of the function that are not zero."""
 
 _SPIKE_PROBABILITY = 0.02
 
