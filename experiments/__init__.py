@@ -1,6 +1,6 @@
 """The laboratory of kbo: experiments of papers, test problems, comparisons of tuners and measurements of speed.
 
-It is beside the package ``kbo``, which never imports it, and is run from the root of the source code:
+The package ``kbo`` never imports it. It is run from the root of the source code:
 
     python -m experiments.papers.mixture --table 1    an experiment of a paper; ``experiments.papers`` lists them
     python -m experiments.bandits rkhs -m dmm-ucb     methods on bandit problems, by their regret
@@ -8,6 +8,6 @@ It is beside the package ``kbo``, which never imports it, and is run from the ro
     python -m experiments.bench                       speed, as ratios
     python -m experiments.guarantees.fronts 100       how often statements of kbo are right
 
-``problems`` has the problems, ``sweep`` runs many independent pieces of work, of which the experiments consist, and
-``output`` makes tables and pictures of their results.
+An experiment consists of many independent pieces of work, called cells. ``problems`` has the problems, ``sweep`` runs
+the cells, and ``output`` makes tables and pictures of the results.
 """

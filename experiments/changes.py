@@ -1,7 +1,7 @@
 """``python -m experiments.changes``: runs whose space changes after some trials, on functions with a known optimum.
 
-A run goes on in the changed space with all its trials. It is compared with a new run there, with a run that had the
-final space from the start, and with samplers of Optuna whose ranges change within one study.
+A run goes on in the changed space with all its trials. It is compared with a new run in the changed space, with a run
+that had this space from the start, and with samplers of Optuna whose ranges change within one study.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ HELD_OUT_FROM = 101
 """Instances of held-out functions begin here; development has instances 1, 2, ..."""
 
 _LEAST_REGRET = 1e-8
-"""The least regret in a ratio, as the least target of COCO."""
+"""The smallest regret in a ratio, the smallest target of COCO."""
 
 MOST_PARAMETERS = {"gpsampler": 3}
-"""The largest number of parameters with which a method is run that takes 5 seconds a run."""
+"""By method, the largest number of parameters: methods that take 5 seconds a run are limited."""
 
 Values = dict[str, float]
 Bounds = dict[str, tuple[float, float]]
@@ -65,8 +65,8 @@ class Change:
 
     Attributes:
         first: The bounds of the first ``N_FIRST`` trials.
-        final: The bounds of the others.
-        was: Values of the parameters that the first trials do not choose.
+        final: The bounds of the later trials.
+        was: By name, the values of parameters that are fixed in the first trials.
     """
 
     first: Bounds
@@ -93,7 +93,7 @@ def widened(problem: BBOB, seed: int) -> Change:
 
 
 def added(problem: BBOB, seed: int) -> Change:
-    """Return a change that adds a parameter, whose value was the quarter point that is farther from the optimum."""
+    """Return a change that adds a parameter; before, it was fixed at the quarter point farther from the optimum."""
     final = _bounds(problem)
     low, high = final["x0"]
     quarter = (high - low) / 4
@@ -105,7 +105,7 @@ def added(problem: BBOB, seed: int) -> Change:
 
 
 def narrowed(problem: BBOB, seed: int) -> Change:
-    """Return a change after which two ranges are a quarter as wide, around what kbo recommends before it."""
+    """Return a change after which two ranges are a quarter as wide, around the recommendation of kbo before it."""
     first = _bounds(problem)
     tuner = Known(Change(first, first, {}), seed)
     objective = _objective(problem, seed)
@@ -215,7 +215,7 @@ class Study(OptunaTuner):
 
 
 class Random:
-    """Uniform points of the space of the moment; recommends the best observed one in the final space."""
+    """Uniform points of the present space; recommends the best observed point in the final space."""
 
     begins: int = 0
 
@@ -259,19 +259,19 @@ METHODS: dict[str, Callable[[Change, int], Any]] = {
 def measure(
     scenario: str, function: int, dim: int, noise: str, seed: int, method: str, code: str = ""
 ) -> Rows:
-    """Return the regret of what a method recommends, a row for each of the ``CHECKPOINTS``.
+    """Return the regret of the recommendation of a method, a row for each of the ``CHECKPOINTS``.
 
     Args:
         scenario: A key of ``SCENARIOS``.
         function: Number of the function, 1 to 24.
         dim: Number of parameters.
         noise: A key of ``experiments.problems.bbob.NOISES``.
-        seed: Instance of the function, from which seeds of noise and method follow.
+        seed: Instance of the function; it also decides the seeds of noise and method.
         method: A key of ``METHODS``.
-        code: The code of kbo, as a hash; only there to make runs of another code other cells.
+        code: A hash of the code of kbo. It is not used; it makes runs of different code different cells.
     """
     problem = BBOB(function, dim, seed, noise)
-    # No function shares its noise and its first points with another.
+    # Different functions have different noise and different first points.
     own_seed = 10_000 * seed + 100 * dim + function
     change = SCENARIOS[scenario](problem, own_seed)
     objective = _objective(problem, own_seed)
@@ -291,7 +291,7 @@ def measure(
 
 
 def _objective(problem: BBOB, seed: int) -> Callable[[Mapping[str, float]], float]:
-    """Return the function of parameters by name, with the noise from its beginning."""
+    """Return the noisy objective as a function of parameters by name, with its sequence of noise from the start."""
     problem.reseed(seed)
     return lambda params: problem([params[f"x{i}"] for i in range(len(params))])
 
@@ -320,7 +320,7 @@ def cells(problems: str, scenarios: list[str], methods: list[str], seeds: int) -
 
 
 def summary(rows: pd.DataFrame, trials: int = N_TRIALS) -> pd.DataFrame:
-    """Return mean ranks with 95% intervals after so many trials, a line for each scenario and noise."""
+    """Return mean ranks with 95% intervals after ``trials`` trials, a line for each scenario and noise."""
     return _by_scenario(rows, trials, _rank_words)
 
 
@@ -332,7 +332,7 @@ def comparison(rows: pd.DataFrame, trials: int = N_TRIALS) -> pd.DataFrame:
 def _by_scenario(
     rows: pd.DataFrame, trials: int, words: Callable[[pd.DataFrame], dict[str, str]]
 ) -> pd.DataFrame:
-    """Return a table with a line for each scenario and noise, of words about the regrets of all methods."""
+    """Return a table with a line for each scenario and noise; ``words`` makes its cells from the regrets."""
     import pandas as pd
 
     named = rows.assign(name=rows["method"], problem=rows["function"])
@@ -365,7 +365,7 @@ def _pairwise_words(regrets: pd.DataFrame) -> dict[str, str]:
         pair = regrets[["change", name]].dropna()
         if pair.empty:
             continue
-        # Of two methods the mean rank is one plus the share of the runs in which the other is better.
+        # With two methods, a mean rank is one plus the share of the runs in which the other method is better.
         rank: Any = mean_ranks(pair, DRAWS).loc["change"]
         better = [f"{2 - rank[key]:.0%}" for key in ("rank", "high", "low")]
         logarithms: Any = pair.clip(lower=_LEAST_REGRET).map(math.log10)

@@ -1,4 +1,4 @@
-"""Parts that the commands of the experiments share: their options, the folder of the results, and messages."""
+"""Parts that several commands of the experiments use: options, the folder of the results, and messages."""
 
 from __future__ import annotations
 
@@ -71,20 +71,20 @@ def apply_verbosity(quiet: bool, verbose: bool) -> None:
 
 
 def names_in(option: str, text: str, known: Iterable[str]) -> list[str]:
-    """Return the names in the text of an option, which has commas between them.
+    """Return the names in the text of an option, which separates them by commas.
 
     Raises:
-        InvalidInput: One of them is not known.
+        InvalidInput: A name is unknown.
     """
     known = list(known)
     return [checks.one_of(option, name, known) for name in text.split(",")]
 
 
 def folder(path: Path) -> Path:
-    """Return the path of a folder, which is created if it does not exist.
+    """Create a folder if it does not exist, and return its path.
 
     Raises:
-        InvalidInput: It cannot be created.
+        InvalidInput: The folder cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -103,14 +103,14 @@ def sweep_and_report(
     workers: int | None,
     quiet: bool,
 ) -> None:
-    """Do the cells that are not done yet, and print the report of the rows of all of them.
+    """Do the cells that are not done yet, and print a report on the rows of all cells.
 
     Args:
         cells: The cells.
         path: The folder of finished cells.
-        report: Returns the text to print.
-        workers: Processes at a time.
-        quiet: Show no progress bar.
+        report: A function of the rows that returns the text to print.
+        workers: Number of processes at the same time.
+        quiet: Whether no progress bar is shown.
 
     Raises:
         CellsFailed: Some cells failed; the report of the others is printed.

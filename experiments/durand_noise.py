@@ -3,9 +3,9 @@
 On paper                                                        | in code
 ``C_t = ln(e/delta) (1 + c_t / ln(1/delta))`` (Theorem 3)       | ``_printed_deviation``
 Theorem 3, case 2, with ``least = t - 2 sqrt(t C_t)``           | ``_at_most_printed``
-D at ``lower^2 / C^2``, the least ridge there may be (Thm 2)    | ``_deviation_ridge_and_delta``
+D at ``lower^2 / C^2``, the smallest possible ridge (Thm 2)     | ``_deviation_ridge_and_delta``
 
-``kbo.confidence.NoiseBounds`` has the same event without slack, at ridges of a grid.
+``kbo.confidence.NoiseBounds`` uses the same event without slack, at ridges of a grid.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 _LEAST_DELTA = 1.6e-7
-"""The least probability of an event for which C_t of the paper is large enough at all times."""
+"""The smallest probability of an event for which C_t of the paper is large enough at all times."""
 
 
 class DurandNoiseBounds(NoiseBounds):
-    """The bounds with the printed constants, or without slack; they need an upper bound to begin with.
+    """The noise bounds of the paper, with its printed constants or without slack; they need an initial upper bound.
 
     Args:
-        norm_bound, delta, upper, lower: As for ``NoiseBounds``; they learn little from a lower bound of 0.
-        printed: Whether the constants are those in print.
+        norm_bound, delta, upper, lower: As for ``NoiseBounds``; with a lower bound of 0 they learn little.
+        printed: Whether the printed constants are used.
 
     Raises:
-        InvalidInput: No upper bound, or a delta too small for the printed proof.
+        InvalidInput: There is no upper bound, or delta is too small for the printed proof.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class DurandNoiseBounds(NoiseBounds):
             )
 
     def _raise_floor(self, state: Posterior) -> None:
-        if self.n == 0:  # the event is at one ridge, which must not follow the data
+        if self.n == 0:  # the event belongs to one ridge, which must not depend on the data
             self._floor = max(self._floor, state.error.least_ridge)
 
     def _ridge(self) -> float:
@@ -56,9 +56,9 @@ class DurandNoiseBounds(NoiseBounds):
 
     def _deviation_ridge_and_delta(self) -> tuple[float, float]:
         least = max((self.lower / self.norm_bound) ** 2, self._floor)
-        return min(least, self.ridge), self.event_delta  # never above the ridge whose fit it judges
+        return min(least, self.ridge), self.event_delta  # never above the ridge of the fit
 
-    # A ridge that moves every time has no factor to grow.
+    # The ridge changes with every observation, so no Cholesky factor can grow.
 
     def _log_det(self, state: Posterior, ridge: float) -> float:
         return float(state.across().log_det([ridge])[0])
@@ -78,13 +78,13 @@ class DurandNoiseBounds(NoiseBounds):
 
 
 def _printed_deviation(t: int, delta: float) -> float:
-    """C_t of Theorem 3; c_t is the one that the proof needs, since that in print is infinite at t = 1."""
+    """C_t of Theorem 3, with the c_t that the proof needs: the printed c_t is infinite at t = 1."""
     c_t = math.log(math.pi**2 * (1 + math.log(t)) ** 2 / 6)
     return math.log(math.e / delta) * (1 + c_t / math.log(1 / delta))
 
 
 def _at_most_printed(fit: RegressionFit, D: float, C_t: float) -> float:
-    """The upper bound of the noise level by case 2 of Theorem 3, with the printed constants; infinite for few data."""
+    """The upper bound on the noise level by case 2 of Theorem 3, with the printed constants; infinite for few data."""
     alpha = 1 - math.sqrt(C_t / fit.t) - math.sqrt((C_t + 2 * D) / fit.t)
     if alpha <= 0:
         return math.inf

@@ -32,17 +32,17 @@ NOISES = ("none", "gauss", "gauss-0.5", "gauss-2")
 """Names of ``experiments.problems.bbob.NOISES``: 0, 0.05, 0.5 and 2 interquartile ranges of the function."""
 
 N_CONTINUATIONS = 3
-"""Runs of further trials, the mean of whose gains counts as the true gain."""
+"""Number of continuations of a run; the mean of their gains counts as the true gain."""
 
 _N_WALKS = 2**14
-"""Walks of the true Shapley effects: in 5 dimensions about 100 000 evaluations."""
+"""Number of random walks for the true Shapley effects: about 100 000 evaluations in 5 dimensions."""
 
 _EFFECT = 0.05
-"""Share of the variance from which on a parameter has an effect."""
+"""A parameter has an effect if its share of the variance is at least this."""
 
 
 def measure(function: int, dim: int, noise: str, trials: int, seed: int) -> Rows:
-    """Return the statistics of a run and the truth, a row for each parameter.
+    """Return the statistics of a run with the truth, a row for each parameter.
 
     Args:
         function: Number of the function, 1 to 24.
@@ -58,21 +58,21 @@ def measure(function: int, dim: int, noise: str, trials: int, seed: int) -> Rows
 
 
 def tuned(problem: BBOB, trials: int, seed: int) -> kbo.Optimizer:
-    """Return an optimiser after so many trials of a problem."""
+    """Return an optimiser after ``trials`` trials of a problem."""
     optimizer = kbo.Optimizer(problem.space, seed=seed)
     _continue(problem, optimizer, trials)
     return optimizer
 
 
 def _continue(problem: BBOB, optimizer: kbo.Optimizer, trials: int) -> None:
-    """Make so many trials more."""
+    """Make ``trials`` further trials."""
     for _ in range(trials):
         params = optimizer.ask()
         optimizer.tell(params, problem(params))
 
 
 def later_gains(problem: BBOB, optimizer: kbo.Optimizer, seed: int) -> list[float]:
-    """Return the true gains of ``N_MORE`` further trials, in continuations with other noise each; one without noise."""
+    """Return the true gain of ``N_MORE`` further trials in each continuation with new noise; one without noise."""
     before = problem.noiseless(_recommended(optimizer))
     count = N_CONTINUATIONS
     if problem.noise == "none":
@@ -167,7 +167,7 @@ def _values(problem: BBOB, space: Space, units: torch.Tensor) -> torch.Tensor:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of the runs in which each statistic is right, a column for each noise and one for all."""
+    """Return the share of runs in which each statistic is right: a column for each noise, and one for all."""
     import pandas as pd
 
     groups = [*rows.groupby("noise", sort=False), ("all", rows)]
@@ -176,7 +176,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shares(rows: pd.DataFrame) -> dict[str, str]:
-    """Return the share of the runs or parameters in which each statistic is right, in words."""
+    """Return the share of runs or parameters for which each statistic is right, as text."""
     runs = rows[rows["parameter"] == "x0"]
     hidden = rows[~rows["visible"]]
     visible = rows[rows["visible"]]
@@ -206,7 +206,7 @@ def _shares(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def _rate(right: Any) -> str:
-    """Return the share of the true values of a column, in words."""
+    """Return the share of entries of a column that are True, as text."""
     if not len(right):
         return "none"
     return f"{right.mean():.0%} of {len(right)}"

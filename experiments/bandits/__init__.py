@@ -1,4 +1,7 @@
-"""Methods on bandit problems: ``runs`` has a run as a cell, ``compare`` the regret of some methods.
+"""Methods on bandit problems, by their regret.
+
+``runs``: a run of a method as a cell. ``methods`` and ``elimination``: methods of papers that only experiments use.
+``compare``: table and picture of the regret of several methods. ``redraw``: the picture of stored rows.
 
 The command is ``python -m experiments.bandits``; ``python -m experiments.bandits.redraw`` draws stored rows again.
 """

@@ -74,7 +74,7 @@ def run(
 ) -> None:
     """Run bandit algorithms on the same problems and compare their regret.
 
-    Finished runs are kept: the same command continues after Ctrl-C, and more methods or seeds cost only themselves.
+    Finished runs are kept: the same command continues after Ctrl-C, and with more methods or seeds only these are run.
 
     Example:  python -m experiments.bandits rkhs -m dmm-ucb -m amm-ucb -m ay-gp-ucb -m random -T 1000 -K 3
 

@@ -31,7 +31,7 @@ RESULTS = {
     "gap",
     "simple_regret",
 }
-"""Columns of rows that are measured, or number runs."""
+"""Columns of rows with measured values, or with numbers of runs."""
 
 _WITHIN_A_PROBLEM = {*RESULTS, "method", "recipe", "multiplier", "noise_bounds", "every"}
 
@@ -49,25 +49,25 @@ def compare(
 
     Args:
         problem: The problem and its rounds.
-        methods: Named methods and their options; equal ridges and multipliers.
+        methods: The methods and their options, with equal ridges and multipliers.
         seeds: Number of seeds.
-        out: The rows go to OUT/NAME.parquet, the picture to OUT/NAME.png, and finished runs to OUT/NAME/, where a later
-            call with more methods or seeds finds them. NAME describes the problem.
-        workers: As for ``experiments.sweep.runner.sweep``.
-        progress: Show a progress bar.
+        out: The folder of results: rows in OUT/NAME.parquet, the picture in OUT/NAME.png, and finished runs in
+            OUT/NAME/, where a later call with more methods or seeds finds them. NAME describes the problem.
+        workers: Number of processes or an engine, as for ``experiments.sweep.runner.sweep``.
+        progress: Whether a progress bar is shown.
 
     Returns:
-        Regret, guarantees and where the files are, to print.
+        A text with regret, guarantees and the paths of the files.
 
     Raises:
-        CellsFailed: Some runs failed; it has the text for the others.
+        CellsFailed: Some runs failed; the exception has the text for the others.
     """
     environment = problem.environment(0)
     if problem.first is not None and not 0 <= problem.first < environment.n_arms:
         raise InvalidInput(
             f"first must be the index of an arm, 0 to {environment.n_arms - 1}, got {problem.first}."
         )
-    # Methods are made before the work begins, so that a mistake shows then.
+    # Methods are made before the work begins, so that a mistake is found at once.
     promises = {method.method: promise(problem.make(method)) for method in methods}
     name = f"{problem.label}{methods[0].settings}"
     stem = out / f"run-{name.replace(' ', '-').replace('=', '')}"
@@ -91,7 +91,7 @@ def compare(
 
 
 def regret_table(rows: pd.DataFrame, rounds: int) -> str:
-    """Return the cumulative regret after the last round and the CPU seconds: a line for every method."""
+    """Return a table of the cumulative regret after the last round and the CPU seconds, a line for each method."""
     of_method = rows[rows["round"] == rounds].groupby("method", sort=False)
     table = of_method["cumulative"].agg(["mean", "std", "min", "max"])
     table["cpu_seconds"] = of_method["cpu_seconds"].mean()
@@ -102,7 +102,7 @@ def regret_table(rows: pd.DataFrame, rounds: int) -> str:
 
 
 def promise(method: Method) -> str:
-    """Describe in words the guarantee of the bounds of a method."""
+    """Return the guarantee of the bounds of a method, as text."""
     if method.confidence is None:
         return "no bound"
     if isinstance(method.confidence, Chaining) and not method.confidence.rigorous:
@@ -120,7 +120,7 @@ def promise(method: Method) -> str:
 
 
 def by_problem(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of every problem by the settings that tell it from the others; "" if there is one problem."""
+    """Return the rows of each problem, by the settings in which the problems differ; "" if there is one problem."""
     different = [
         name for name in rows if name not in _WITHIN_A_PROBLEM and len(rows[name].unique()) > 1
     ]
@@ -130,17 +130,17 @@ def by_problem(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     for _, part in rows.groupby(different, sort=False, dropna=False):
         settings = (
             part[different].iloc[0].dropna()
-        )  # one that is missing is as in the other problems
+        )  # a missing setting is the same as in the other problems
         problems[", ".join(f"{name} {value}" for name, value in settings.items())] = part
     return problems
 
 
 def redraw(path: Path, picture: Path) -> None:
-    """Draw the regret in stored rows: a file of ``compare``, or a folder of finished runs; a panel for every problem.
+    """Draw the regret in stored rows, a panel for each problem.
 
     Args:
-        path: A parquet file or a folder.
-        picture: Where the PNG goes.
+        path: A parquet file of ``compare``, or a folder of finished runs.
+        picture: The path of the PNG.
 
     Raises:
         InvalidInput: There is no such file, or the folder has no finished runs.

@@ -1,12 +1,11 @@
 """SupK-UCB: staged elimination on exact posteriors (Valko, Korda, Munos, Flaounas & Cristianini 2013, Alg. 2).
 
-Observations are split among stages s = 1, 2, .. in such a way that within a stage noise and choices are
-independent, so narrower bounds hold than for a posterior of all data: with S stages, T rounds, N arms and
-weights of the noise of norm at most ``sqrt(leverage)``, the width is
-``sigma sqrt(2 ln(2 T N S / delta) / ridge) + B``. A round begins with all points and stage 1. A stage whose
-bounds are all tighter than ``2^-s`` eliminates points that cannot be the best and passes the others to the
-next stage. The first stage with a wider bound chooses such a point, and only its posterior is updated with
-the reward.
+Observations are split among stages s = 1, 2, ... so that noise and choices are independent within a stage. So narrower
+bounds hold than for a posterior of all data. With S stages, T rounds, N arms and weights of the noise of norm at most
+``sqrt(leverage)``, the width is ``sigma sqrt(2 ln(2 T N S / delta) / ridge) + B``. A round begins with all points and
+stage 1. If all bounds of a stage are tighter than ``2^-s``, the stage eliminates points that cannot be the best and
+passes the others to the next stage. The first stage with a wider bound chooses a point with such a bound, and only the
+posterior of this stage is updated with the reward.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Stages(View):
 
     Attributes:
         learner: Index of the stage that the next observation updates; None for no stage.
-        awaited: Whether a point was chosen whose value has not come.
-        rounds: Number of values of chosen points; those that came without a choice are not counted.
+        awaited: Whether the value of a chosen point is still missing.
+        rounds: Number of observed values of chosen points; other observations are not counted.
     """
 
     def __init__(self, everything: Posterior, stages: list[Posterior]) -> None:
@@ -48,7 +47,7 @@ class Stages(View):
     across: Any = delegated_to("state.across")
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        """Add observations to the posterior of all, and to the stage that chose them."""
+        """Add observations to the posterior of all data, and to the stage that chose them."""
         super().update(X, y, weights)
         if self.awaited and len(X):
             self.awaited = False
@@ -64,7 +63,7 @@ class StagedElimination(Rule):
 
     Attributes:
         horizon: Number of rounds T, after which no point is chosen; there are ``ceil(log2 T)`` stages.
-        reward_scale: The size of rewards, which the paper takes to be 1.
+        reward_scale: The size of rewards; 1 in the paper.
     """
 
     horizon: float

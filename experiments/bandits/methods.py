@@ -1,8 +1,8 @@
-"""The named methods of papers that only experiments use: ``kbo.bandit.register(*PAPER_METHODS)``.
+"""Named methods of papers that only experiments use: ``kbo.bandit.register(*PAPER_METHODS)``.
 
-"supk-ucb" is that of Valko et al. (2013). "kernel-ucb-oracle" and "kernel-ts-oracle" of Durand et al. (2018,
-Sec. 6) are given the noise level, "...-fixed" an upper bound of it. "c-bkb" and "c-bbkb" are what the
-contextual literature (Zenati et al. 2022) calls BKB and BBKB, with a context in every point.
+"supk-ucb" is the method of Valko et al. (2013). "kernel-ucb-oracle" and "kernel-ts-oracle" of Durand et al. (2018,
+Sec. 6) are given the noise level, and "...-fixed" an upper bound on it. "c-bkb" and "c-bbkb" are BKB and BBKB with a
+context in every point, as in the contextual literature (Zenati et al. 2022).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kbo.regression import KernelRidge, Posterior
 
 
 def _largest_level(facts: Facts, known: bool) -> float:
-    """Return the noise level, or its upper bound where the level is not known."""
+    """Return the noise level, or its upper bound if the level is not known."""
     level = facts.noise_std
     if not known:
         level = facts.noise_upper

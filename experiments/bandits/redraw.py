@@ -29,7 +29,7 @@ def draw(
         raise InvalidInput(f"the picture must be a .png file, got {target}: change --to.")
     try:
         redraw(rows, target)
-    except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
+    except (OSError, KeyError) as error:  # pyarrow raises OSError for damaged files
         raise InvalidInput(f"cannot draw {rows} to {target}: {error}") from error
     typer.echo(f"picture  {target}")
 

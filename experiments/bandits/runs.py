@@ -37,7 +37,7 @@ PROBLEMS: dict[str, Callable[..., Bandit]] = {
     "rkhs-fixed": functools.partial(RKHSBandit, fixed=True),
     **BANDITS,
 }
-"""Bandit problems by name; each takes a ``seed`` and options of its own."""
+"""Bandit problems by name; each takes a ``seed`` and its own options."""
 
 DICTIONARIES: dict[str, Callable[..., Dictionary]] = {
     "kors": regression.OnlineRowSampling,
@@ -51,7 +51,7 @@ NOISE: dict[str, Callable[..., NoiseLevel]] = {
     "paper": functools.partial(DurandNoiseBounds, printed=True),
     "tight": functools.partial(DurandNoiseBounds, printed=False),
 }
-"""Noise bounds of Durand et al. (2018) at a ridge that follows the upper bound exactly; "strict" is of the method."""
+"""Noise bounds of Durand et al. (2018), at a ridge that follows the upper bound exactly; "strict": the method's own."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class BanditMethod:
     """A named method and its options.
 
     Attributes:
-        method: Its name in tables and pictures.
-        recipe: Its name in ``kbo.bandit.METHODS``; by default the same.
-        ridge: Its ridge, if not the method's own.
-        multiplier: Multiplier of sqrt(leverage) instead of a bound.
-        dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the method's own.
-        noise_bounds: One of ``NOISE``, other noise bounds than the method's own.
+        method: The name in tables and pictures.
+        recipe: The name in ``kbo.bandit.METHODS``; by default the same.
+        ridge: The ridge; None for the method's own.
+        multiplier: Multiplier of sqrt(leverage) in place of a bound.
+        dictionary: The "kind", one of ``DICTIONARIES``, and its options; by default the method's own dictionary.
+        noise_bounds: One of ``NOISE``, in place of the method's own noise bounds.
     """
 
     method: str
@@ -76,7 +76,7 @@ class BanditMethod:
 
     @property
     def settings(self) -> str:
-        """Ridge, multiplier and noise bounds in words, as far as they are set, after a space each."""
+        """Ridge, multiplier and noise bounds as text, if they are set, each after a space."""
         words = ""
         if self.ridge is not None:
             words += f" ridge{self.ridge:g}"
@@ -93,11 +93,11 @@ class BanditMethod:
 
     @property
     def uses_norm_bound(self) -> bool:
-        """Whether its bound rests on the norm bound that is given."""
+        """Whether the bound of the method uses the given norm bound."""
         return self.named.norm == "given"
 
     def make_dictionary(self, seed: int) -> Dictionary | None:
-        """Return the dictionary, with random choices from that seed; None for the method's own."""
+        """Return the dictionary, with random choices from the seed; None for the method's own."""
         if self.dictionary is None:
             return None
         options = dict(self.dictionary)
@@ -117,16 +117,16 @@ class BanditProblem:
 
     Attributes:
         problem: One of ``PROBLEMS``.
-        options: Arguments of its constructor without the seed; for example ``{"lengthscale": 0.2}``.
-        rounds: Rounds T.
+        options: Arguments of its constructor, except the seed; for example ``{"lengthscale": 0.2}``.
+        rounds: Number T of rounds.
         delta: Probability that the bounds may fail.
-        given_norm: The norm bound that methods are given, if not the problem's own.
-        given_noise_std: The noise level that methods are given, if not the true one.
-        noise_upper: The upper bound of the noise level that methods without a noise level are given, if any.
-        noise_lower: Their lower bound.
+        given_norm: The norm bound that methods get; None for the problem's own.
+        given_noise_std: The noise level that methods get; None for the true one.
+        noise_upper: The upper bound on the noise level for methods that do not get the level; None for no bound.
+        noise_lower: The lower bound on the noise level for these methods.
         first: Index of the arm that is pulled in one uncounted round before the first.
-        initial: Number of uncounted rounds of random arms before the first.
-        every: Keep every so many rounds, and the last.
+        initial: Number of uncounted rounds with random arms before the first.
+        every: Rows are kept for every so many rounds, and for the last one.
 
     Raises:
         InvalidInput: There is no such problem, or it has no such option.
@@ -164,7 +164,7 @@ class BanditProblem:
         return PROBLEMS[self.problem](**self.options, seed=seed)
 
     def make(self, method: BanditMethod | str, seed: int = 0) -> bandit.Method:
-        """Return the method with the numbers of the problem of that seed, and the seed of its random dictionary."""
+        """Return the method for the problem of a seed; its random dictionary has the same seed."""
         method = _method(method)
         environment = self.environment(seed)
         dictionary = method.make_dictionary(seed)
@@ -192,13 +192,13 @@ class BanditProblem:
         return replace(made, posterior=empty)
 
     def _noise_std(self, environment: Bandit) -> float | None:
-        """Return the noise level that methods are given."""
+        """Return the noise level that methods get; None if they get none."""
         if self.given_noise_std is not None:
             return self.given_noise_std
         return environment.noise_std
 
     def _norm_bound(self, environment: Bandit) -> float | None:
-        """Return the norm bound that methods are given."""
+        """Return the norm bound that methods get; None if they get none."""
         if self.given_norm is not None:
             return self.given_norm
         return environment.norm_bound
@@ -210,14 +210,14 @@ class BanditProblem:
         return 1.0
 
     def _n_points(self, environment: Bandit, method: BanditMethod) -> int:
-        """Return the number of points at which bounds hold: of all arms, or for staged elimination those of a round."""
+        """Return the number of points at which bounds hold: all arms, or for staged elimination the arms of a round."""
         if environment.fixed_arms is not None or isinstance(method.named, StagedMethod):
             return environment.n_arms
         return environment.n_arms * self.rounds
 
     @property
     def label(self) -> str:
-        """A few words that tell it from other problems."""
+        """A short text that distinguishes the problem from others."""
         words = [self.problem]
         defaults = self.defaults()
         for name, value in self.options.items():
@@ -236,7 +236,7 @@ class BanditProblem:
         return " ".join(words)
 
     def cell(self, method: BanditMethod | str, seed: int) -> Cell:
-        """Return the run of that method on the problem of that seed."""
+        """Return the run of a method on the problem of a seed, as a cell."""
         method = _method(method)
         settings = {"seed": seed, **asdict(method), **asdict(self)}
         options = self.defaults() | settings.pop("options")
@@ -246,7 +246,7 @@ class BanditProblem:
 
 
 def _method(method: BanditMethod | str) -> BanditMethod:
-    """Return the method, given itself or its name."""
+    """Return a method, given the method or its name."""
     if isinstance(method, str):
         return BanditMethod(method)
     return method
@@ -264,7 +264,7 @@ def _options(method: BanditMethod) -> dict[str, Any]:
 
 
 def _following(bounds: NoiseLevel, kernel: Kernel, dictionary: Dictionary | None) -> Posterior:
-    """Return an empty posterior whose ridge follows bounds of the noise level."""
+    """Return an empty posterior whose ridge follows bounds on the noise level."""
     if dictionary is None:
         return AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
     return AdaptiveRidge(NystromRidge(kernel, bounds.ridge, dictionary), bounds)
@@ -275,7 +275,7 @@ def cells(
     methods: Iterable[BanditMethod | str],
     seeds: int | Iterable[int],
 ) -> list[Cell]:
-    """Return every method on every problem, seed by seed, so that an unfinished sweep is balanced."""
+    """Return the runs of every method on every problem, ordered by seed, so that an unfinished sweep is balanced."""
     if isinstance(seeds, int):
         seeds = range(seeds)
     runs = itertools.product(seeds, problems, methods)
@@ -290,8 +290,8 @@ def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
         settings: The fields of a ``BanditMethod`` and a ``BanditProblem``, and the options of the problem.
 
     Returns:
-        ``round``, ``cumulative`` regret and ``cpu_seconds`` so far, and the number ``m`` of anchors of a sketched
-        posterior; ``regret`` of the round where all rounds are kept.
+        Rows with ``round``, ``cumulative`` regret and ``cpu_seconds`` so far, and the number ``m`` of anchors if the
+        posterior is a sketch; also the ``regret`` of the round, if all rounds are kept.
     """
     method = BanditMethod(**_pop_fields(BanditMethod, settings))
     problem = BanditProblem(**_pop_fields(BanditProblem, settings), options=settings)

@@ -1,7 +1,7 @@
 """Whole steps of ``optimize_acqf``: bounds on kbo's models against BoTorch's own acquisition functions.
 
-Both models have the same data, kernel, hyper-parameters and noise, and both searches the same raw points. The functions
-that are maximised differ, and so do the numbers of evaluations; the first line is of equal functions.
+Both models have the same data, kernel, hyper-parameters and noise. Both searches begin with the same raw points. The
+first line maximises equal functions; in the others the functions, and so the numbers of evaluations, differ.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def steps(device: torch.device, n: int, times: float, mixture: float | None) -> 
     """Time the choice of a point by KernelUCB and CMMUCB, and by UpperConfidenceBound and LogExpectedImprovement.
 
     Args:
-        device: Where the data are.
-        n: Observations.
-        times: KernelUCB is promised to be so many times faster than either.
-        mixture: CMMUCB likewise; None for no promise.
+        device: The device of the data.
+        n: Number of observations.
+        times: The goal: KernelUCB is so many times faster than each of BoTorch's functions.
+        mixture: The same goal for CMMUCB; None for no goal.
     """
     X, y = noisy_data(n, device=device)
     gp, model = matched_models(X, y)

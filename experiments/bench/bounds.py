@@ -1,4 +1,4 @@
-"""The price of exact bounds: CMM against DMM, against growing factors and against the cone program; sketches."""
+"""The time of exact bounds: CMM against DMM, against growing factors and against the cone program; sketches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
 _ARMS = 100
 
 _IN_A_ROW = 32
-"""Steps in a row: as many as there are between two refreshes of the eigenbasis at n = 1000."""
+"""Number of steps in a row: the number between two refreshes of the eigenbasis at n = 1000."""
 
 
 def _problem() -> RKHSBandit:
@@ -39,7 +39,7 @@ def _updated(state: Posterior, n: int, device: torch.device, problem: RKHSBandit
 
 
 Choose = Callable[[Posterior, Tensor], tuple[int, float]]
-"""The index of an arm and its bound."""
+"""A function of a posterior and arms that returns the index of an arm and its bound."""
 
 
 def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHSBandit) -> Work:
@@ -57,7 +57,7 @@ def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHS
 
 
 def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
-    """Choose by DMM-UCB as it is usually done: a growing Cholesky factor for each of the five ridges."""
+    """Choose by DMM-UCB in the usual way, with a growing Cholesky factor for each of the five ridges."""
     confidence = _mixture("dmm")
     square = confidence.widened_squared_radius(state)
     bounds = []
@@ -71,7 +71,7 @@ def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
 
 
 def exact_steps(device: torch.device, n: int) -> list[Result]:
-    """Time a step of CMM-UCB against the grid, on the same state and on growing factors; each with its updates."""
+    """Time a step of CMM-UCB against the grid of DMM-UCB, on the same state and on growing factors, with updates."""
     ridge = _mixture("cmm").mixture_ridge
 
     def steps(choose: Choose) -> Work:
@@ -92,7 +92,7 @@ def exact_steps(device: torch.device, n: int) -> list[Result]:
 
 
 def cone_programs(device: torch.device, n: int) -> list[Result]:
-    """Time exact bounds by search against the paper's cone program, one per arm: solved for one arm, times 100."""
+    """Time exact bounds by search against the paper's cone program: it is solved for one arm, and counted 100 times."""
     confidence = _mixture("cmm")
     problem = _problem()
     state = KernelRidge(problem.kernel, confidence.mixture_ridge)
@@ -143,7 +143,7 @@ def _cone_program(confidence: MartingaleMixture, state: KernelRidge, arm: Tensor
 
 
 def sketched_steps(device: torch.device, early: int, n: int, m: int) -> list[Result]:
-    """Time a step of CMM-UCB on a sketch, late against early: it must not grow with n."""
+    """Time a late step of CMM-UCB on a sketch against an early one: the time must not grow with n."""
     problem = RKHSBandit("rbf", 0.5, dim=3, n_arms=_ARMS, seed=0)
     dictionary = FixedDictionary.pivoted(problem.kernel, uniform(2000, 3, seed=4).to(device), m)
     works = {}

@@ -26,11 +26,11 @@ from kbo.confidence.chaining.bonus import heights
 from kbo.regression import KernelRidge
 
 _OBSERVED = 70
-"""Uniform observations before the clock starts."""
+"""Number of uniform observations before the time is measured."""
 
 
 def iterations(device: torch.device, points: int, rounds: int) -> list[Result]:
-    """Time choices and updates in a row, with covers that are kept, against one iteration with dense matrices."""
+    """Time choices and updates in a row, which reuse their covers, against one iteration with dense matrices."""
     problem, arms, X, y = _observed(points, device)
     kernel = problem.kernel.to(device)
     method = bandit.make(ALGORITHM, kernel, NOISE, problem.norm_bound, DELTA, points=arms)
@@ -114,9 +114,9 @@ def chain(
     on_host: bool = False,
     on_threads: int = 2,
 ) -> list[Result]:
-    """Time a chain of so many points, computed again, and measure the memory that it takes, with that of the device.
+    """Time a chain of ``points`` points without cached parts, and measure its memory, also on the device.
 
-    The seconds are the median of so many times. ``on_host`` leaves the device alone, and has no goal for the memory.
+    The seconds are the median of ``times`` runs. With ``on_host`` the device is not used, and the memory has no goal.
     """
     memory_goal: Goal | None = Goal(more=2000, unit="MB")
     if on_host:
@@ -139,7 +139,7 @@ def chain(
 
 
 def _observed(points: int, device: torch.device) -> tuple[Bandit, Tensor, Tensor, Tensor]:
-    """Return a problem, its points, and noise-free values at the first points, which are as random as any."""
+    """Return a problem, its points, and noise-free values at the first points; the points are in random order."""
     problem = paper.problem("gp-draw", points, rounds=1).environment(0)
     assert problem.fixed_arms is not None
     arms = problem.fixed_arms.to(device)

@@ -15,7 +15,7 @@ _CONSTRAINTS = 3
 
 
 def steps(device: torch.device, trials: int, times: int) -> list[Result]:
-    """Time ``ask`` and ``tell`` with three constraints and without, after so many trials, so many times in turns."""
+    """Time ``ask`` and ``tell`` with three constraints and without, in turns, after ``trials`` trials."""
     rng = torch.Generator().manual_seed(0)
     optimizers = {}
     for m in (_CONSTRAINTS, 0):

@@ -1,7 +1,7 @@
-"""Speed on a GPU against what it allows: ``make bench-device``, or ``python -m experiments.bench.device``.
+"""Speed on a GPU against its limits: ``make bench-device``, or ``python -m experiments.bench.device``.
 
-For each step of an algorithm: kernels, synchronisations, arithmetic and memory traffic, the least time that follows
-from them (a roofline for each kernel), and the time that was measured.
+The table has for each step of an algorithm: kernels, synchronisations, arithmetic and memory traffic; the least time
+that these allow (a roofline for each kernel); and the measured time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GPU:
     wait: float = 2e-5
 
     def seconds(self, counted: Operations) -> float:
-        """Return the least time of counted operations: of each kernel its arithmetic, traffic or launch; and waits."""
+        """Return the least seconds of counted operations: arithmetic, traffic or launch of each kernel, and waits."""
         total = self.wait * counted.syncs.total()
         for kernel in counted.kernels:
             total += max(kernel.flops / self.flops, kernel.bytes / self.bandwidth, self.launch)
@@ -50,7 +50,7 @@ def count(step: Step, device: torch.device) -> Operations:
 
 
 def measured(device: torch.device, dtype: torch.dtype) -> GPU:
-    """Measure what a GPU does at most: a large product, a large copy, small kernels in a row, and waits for one."""
+    """Measure the largest rates of a GPU by a large product, a large copy, small kernels in a row, and waits."""
     A = torch.ones(4096, 4096, dtype=dtype, device=device)
     B = torch.empty_like(A)
     one = torch.ones(1, dtype=dtype, device=device)
@@ -62,7 +62,7 @@ def measured(device: torch.device, dtype: torch.dtype) -> GPU:
 
 
 def seconds(work: Step, device: torch.device, times: int = 7) -> float:
-    """Return the median time of some work, its kernels included."""
+    """Return the median seconds of some work, until its kernels have ended."""
     taken = []
     for _ in range(times):
         torch.accelerator.synchronize(device)

@@ -110,7 +110,7 @@ def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
 
 
 def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, Callable]:
-    """The fastest way to have a SingleTaskGP score many points: as t-batch or jointly, in chunks."""
+    """The fastest way in which a SingleTaskGP scores many points: as a t-batch or jointly, in chunks."""
 
     def score(points: Tensor, size: int, gp: Model) -> tuple[Tensor, Tensor]:
         means = []
@@ -137,7 +137,7 @@ def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, C
 
 
 def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
-    """Time mean and variance of points that were never seen before."""
+    """Time mean and variance of points that the posterior has not seen before."""
     X, y, P = noisy_data(n, points, device=device)
     gp, model = matched_models(X, y)
     shapes = {

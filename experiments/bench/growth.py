@@ -1,4 +1,4 @@
-"""Growth of the cost of a step: its time at twice the size over that at the size."""
+"""Growth of the cost of a step: its time at twice the size, divided by its time at the size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def doubled(device: torch.device, step: str, by: str, size: int, power: int) -> 
     """Time steps in a row at twice the size and at the size.
 
     Args:
-        device: Where the data are.
+        device: The device of the data.
         step: The name of the step.
-        by: What is doubled: "n", the observations, or "m", the anchors.
-        size: The smaller one.
+        by: The size that is doubled: "n", the observations, or "m", the anchors.
+        size: The smaller size.
         power: The arithmetic grows as the size to this power.
     """
     works = {}
@@ -44,7 +44,7 @@ _BY_M = {"sketch update": 2, "update and CMM bounds, sketch": 2}
 
 
 def _benches(by: str, size: int, powers: dict[str, int]) -> list[Bench]:
-    """The benchmarks of steps, of which the power of each is given."""
+    """The benchmarks of steps, given the power of each step by name."""
     found = []
     for step, power in powers.items():
         sizes = {"step": step, "by": by, "size": size, "power": power}

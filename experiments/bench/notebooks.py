@@ -1,7 +1,7 @@
-"""Loops of BoTorch's notebooks, in which the model is all that is exchanged.
+"""Loops of BoTorch's notebooks, in which only the model is replaced by the model of kbo.
 
-``python -m experiments.bench.notebooks`` prints the rows of the table in docs/integrations.md, and
-CPU seconds. Problems, budgets and restarts are smaller than those of the notebooks, whose names are in brackets.
+``python -m experiments.bench.notebooks`` prints the rows of the table in docs/integrations.md, and CPU seconds.
+Problems, budgets and restarts are smaller than in the notebooks. The names of the notebooks are in brackets.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from kbo.models import KernelRidgeGP
 
 
 def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel, **parts: Any) -> SingleTaskGP:
-    """BoTorch's model of the data, with a kernel of one's own."""
+    """BoTorch's model of the data, with the given kernel."""
     return SingleTaskGP(X, Y, covar_module=kernel, likelihood=GaussianLikelihood(), **parts)
 
 
 def kernel_ridge_gp(
     X: Tensor, Y: Tensor, kernel: Kernel, outcome_transform: Any = None, **transforms: Any
 ) -> KernelRidgeGP:
-    """The model of kbo of the data, with targets standardised as those of ``SingleTaskGP`` are."""
+    """The model of kbo of the data, with targets standardised as in ``SingleTaskGP``."""
     if outcome_transform is None:
         outcome_transform = Standardize(1)
     return KernelRidgeGP(X, Y, kernel, ridge=1.0, outcome_transform=outcome_transform, **transforms)
@@ -67,7 +67,7 @@ MODELS: dict[str, Make] = {"SingleTaskGP": single_task_gp, "KernelRidgeGP": kern
 
 
 def fitted(*models: Any, noisy: bool = True, start: dict[str, Any] | None = None) -> Any:
-    """Return the model, or a list of several, after a fit; range and prior of the noise are those of the notebooks."""
+    """Return the fitted model, or a list of several; range and prior of the noise are those of the notebooks."""
     no_transform: Any = None
     for model in models:
         if noisy:
@@ -109,7 +109,7 @@ def sobol(d: int) -> Callable[[int], Tensor]:
 
 
 def observed(f: Callable[[Tensor], Tensor], X: Tensor, Y: Tensor, noise: Tensor | float) -> Tensor:
-    """The values Y with noisy ones appended for the points of X that have none."""
+    """The values Y, with new noisy values appended for the points of X that have none."""
     exact = f(X[len(Y) :])
     return torch.cat([Y, exact + noise * torch.randn_like(exact)])
 
@@ -136,7 +136,7 @@ class End(NamedTuple):
 
 
 def closed_loop(make: Make, rounds: int = 4) -> End:
-    """Batches of qLogNEI with an outcome constraint; fits go on from the last (closed_loop_botorch_only)."""
+    """Batches of qLogNEI with an outcome constraint; each fit starts from the last (closed_loop_botorch_only)."""
 
     def f(X: Tensor) -> Tensor:
         return torch.stack([problem(X), X.sum(-1) - 3], -1)
@@ -236,7 +236,7 @@ def trust_region(
 
 
 def knowledge_gradient(make: Make, rounds: int = 5) -> End:
-    """The one-shot knowledge gradient; the gap is that of the maximiser of the mean (one_shot_kg)."""
+    """The one-shot knowledge gradient; the gap is measured at the maximiser of the mean (one_shot_kg)."""
 
     def f(X: Tensor) -> Tensor:
         return torch.sin(2 * math.pi * X[:, :1]) * torch.cos(2 * math.pi * X[:, 1:])
@@ -267,7 +267,7 @@ class ImprovementPerCost(AnalyticAcquisitionFunction):
 
 
 def cost_aware(make: Make, rounds: int = 10) -> End:
-    """Improvement per cost, which has a model of its own and a falling power (cost_aware_bayesian_optimization)."""
+    """Improvement per cost; the cost has its own model and a falling power (cost_aware_bayesian_optimization)."""
     f = Branin(negate=True).double()
     X = uniform(5, 2)
     for done in range(rounds):

@@ -1,6 +1,6 @@
-"""Counts of what a piece of code does on its device: kernels, synchronisations, uploads, arithmetic and memory traffic.
+"""Counts of the operations of some code on its device: kernels, synchronisations, uploads, arithmetic and traffic.
 
-The counts do not depend on the machine, the time of each operation does (``experiments.bench.device``).
+The counts do not depend on the machine; the time of each operation does (``experiments.bench.device``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WAITING = {
     "linalg_lstsq",
     "_assert_scalar",
 }
-"""Operators whose result has a size that depends on the values, or that read a status: the host waits."""
+"""Operators for which the host waits: the size of the result depends on the values, or a status is read."""
 
 _INDEXING = ("index", "index_put")
 
@@ -71,17 +71,18 @@ class Kernel:
 
 
 class Operations(TorchDispatchMode):
-    """A context that records what runs inside on a device; backward passes too.
+    """A context that records the operations inside it on a device, also of backward passes.
 
-    On the CPU reading a number counts as a wait, copying a tensor does not.
+    On the CPU, reading a number counts as a wait, but copying a tensor does not.
 
     Args:
         device: The device.
 
     Attributes:
         kernels: The kernels in order.
-        syncs: Synchronisations: their number by operator and innermost line of kbo.
-        uploads: Copies from the host to the device, likewise; not those of ``torch.tensor``, which torch hides.
+        syncs: Number of synchronisations, by operator and innermost line of kbo.
+        uploads: Number of copies from the host to the device, in the same way, except those of ``torch.tensor``, which
+            torch hides.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -118,7 +119,7 @@ class Operations(TorchDispatchMode):
 
 
 def _is_mask(inputs: Sequence[Tensor]) -> bool:
-    """Return whether the index of an indexing operator is a mask, so that the size of the result depends on it."""
+    """Return whether an indexing operator has a mask as index; the size of its result then depends on values."""
     return len(inputs) > 1 and inputs[1].dtype == torch.bool
 
 
@@ -129,7 +130,7 @@ def _traffic(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> float:
 
 
 def _flops(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> float:
-    """Return the operations of linear algebra, and one for each number of any other result."""
+    """Return the floating-point operations: exact for linear algebra, else one for each number of the result."""
     size = outputs[0].numel()
     shape: list[int] = []
     if inputs:

@@ -1,6 +1,6 @@
-"""Fair comparisons: the same work in one process, in turns, with the same answers; medians, and ratios that carry over.
+"""Fair comparisons of time: the same work in one process, in turns, with equal results; medians and ratios.
 
-A module of benchmarks is a table of ``Bench`` entries, each with a function that measures some lines at given sizes.
+A module of benchmarks is a list of ``Bench`` entries, each with a function that measures some lines at given sizes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 import torch
 
 REPEATS = 5
-"""Timed runs of each side."""
+"""Number of timed runs of each side."""
 
 Work = Callable[[], Any]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """The promise that the figure of kbo is at most ``times`` the other one, plus ``more`` of the unit."""
+    """The goal that the figure of kbo is at most ``times`` the other figure, plus ``more`` in its unit."""
 
     times: float = 0.0
     more: float = 0.0
@@ -34,7 +34,7 @@ class Goal:
 
     @property
     def text(self) -> str:
-        """The promise in words."""
+        """The goal as text."""
         if self.more and self.times:
             return f"at most {self.more:g} {self.unit} more"
         if self.more:
@@ -46,7 +46,7 @@ class Goal:
         return "no slower"
 
     def kept(self, kbo: float, other: float) -> bool:
-        """Return whether the figures are as promised."""
+        """Return whether the figures reach the goal."""
         return kbo <= self.times * other + self.more
 
 
@@ -55,12 +55,12 @@ class Result:
     """A measured line of the table.
 
     Attributes:
-        name: What was measured.
+        name: The name of the measured work.
         kbo: The figure of kbo.
-        other: The figure that it is compared with, if any.
-        goal: The promise, if any.
-        n: The number of observations that is shown, if any.
-        unit: Unit of both figures.
+        other: The figure for comparison; None without one.
+        goal: The goal; None without one.
+        n: The number of observations to show; None for none.
+        unit: The unit of both figures.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """Ratio of the other figure to that of kbo."""
+        """The other figure divided by the figure of kbo; None without another figure."""
         if self.other and self.kbo:
             return self.other / self.kbo
         return None
 
     @property
     def passed(self) -> bool | None:
-        """Whether the promise is kept, if there is one."""
+        """Whether the goal is reached; None without a goal."""
         if self.goal is None:
             return None
         return self.goal.kept(self.kbo, self.other or 0.0)
@@ -90,10 +90,10 @@ class Bench:
     """Lines that are measured together.
 
     Attributes:
-        measure: Called with the device and the sizes.
+        measure: A function of the device and the sizes that returns the lines.
         sizes: The sizes of the work.
-        quick: Those that differ if only a quick look is wanted; None to leave it out then.
-        fresh: Measure in a fresh interpreter with one thread, so that memory and imports of others do not count.
+        quick: The sizes that differ in a quick run; None if a quick run leaves these lines out.
+        fresh: Whether a fresh interpreter with one thread is used, so that memory and imports of others do not count.
     """
 
     measure: Callable[..., list[Result]]
@@ -102,7 +102,7 @@ class Bench:
     fresh: bool = False
 
     def run(self, device: torch.device, quick: bool = False) -> list[Result]:
-        """Measure; goals are those of the full sizes, and not judged at quick ones."""
+        """Return the measured lines. Goals are for the full sizes, so a quick run does not judge them."""
         if not quick:
             return self._measured(device, self.sizes)
         if self.quick is None:
@@ -129,7 +129,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _cells(result: Result) -> dict[str, str]:
-    """Return the cells of a line of the table; a figure that there is not is an empty one."""
+    """Return the cells of a line of the table; a missing figure is an empty cell."""
     verdicts = {True: "passed", False: "MISSED", None: ""}
     cells = {
         "n": "",
@@ -161,7 +161,7 @@ def machine(device: torch.device) -> str:
 
 
 def agree(*works: Work) -> None:
-    """Do all works once, each of which returns a tensor or some: a race between different answers says nothing."""
+    """Do each work once, and check that all return equal tensors: times of different results cannot be compared."""
     answers = []
     for work in works:
         answer = work()
@@ -180,13 +180,20 @@ def race(
     works: Mapping[str, Work | list[Work]],
     lines: Sequence[tuple[str, str, str, Goal | None]],
 ) -> list[Result]:
-    """Time the works in turns, and compare two of them in every line: its name, that of kbo, the other, the goal."""
+    """Time the works in turns, and return lines that compare two of them.
+
+    Args:
+        device: The device of the works.
+        n: The number of observations to show; None for none.
+        works: The works by name.
+        lines: For each line its name, the work of kbo, the other work, and the goal.
+    """
     times = medians(device, **works)
     return [Result(name, times[kbo], times[other], goal, n) for name, kbo, other, goal in lines]
 
 
 def medians(device: torch.device, **works: Work | list[Work]) -> dict[str, float]:
-    """Return the median seconds of each work, done in turns; of a list of works in a row, the mean of one."""
+    """Return the median seconds of each work, done in turns; for a list of works in a row, the mean over the list."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(REPEATS):
         for name, work in works.items():
@@ -227,7 +234,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def device_megabytes(device: torch.device, peak: bool) -> float:
-    """Return the memory of tensors on a device, at its peak or at present; 0 where it counts none, as the CPU."""
+    """Return the memory of tensors on a device in MB, at its peak or at present; 0 on the CPU, which does not count."""
     name = "memory_allocated"
     if peak:
         name = "max_memory_allocated"

@@ -1,4 +1,4 @@
-"""Data and models that benchmarks share."""
+"""Data and models that several benchmarks use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RIDGE = 0.01
 
 
 def mean_and_variance(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and variance of every point, flat."""
+    """Return mean [n] and variance [n] of every point."""
     posterior = model.posterior(X)
     assert isinstance(posterior, GPyTorchPosterior)
     return posterior.mean.flatten(), posterior.variance.flatten()
@@ -29,7 +29,7 @@ def mean_and_variance(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
 def single_task_gp(
     X: Tensor, Y: Tensor, kernel: Kernel, likelihood: GaussianLikelihood
 ) -> SingleTaskGP:
-    """Return BoTorch's model with nothing fitted, targets and inputs as they are."""
+    """Return BoTorch's model without a fit and without transforms of targets and inputs."""
     gp = SingleTaskGP(
         X,
         Y,

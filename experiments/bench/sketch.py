@@ -28,7 +28,7 @@ from kbo.regression import AdaptiveRidge, FixedDictionary, GreedyDictionary, Nys
 
 
 def cpu_seconds(problem: BanditProblem, method: BanditMethod) -> list[float]:
-    """CPU seconds of the method alone, so far, after every round."""
+    """CPU seconds that the method has taken after each round, without the problem."""
     rows = bandit.play(problem.make(method), problem.environment(0), problem.rounds)
     return [row["cpu_seconds"] for row in rows]
 
@@ -56,7 +56,7 @@ def long_run(
 
 
 def late_step(seconds: list[float], n: int) -> Result:
-    """Return the time of a step at the end of a run and at a tenth of it, from the time after every step."""
+    """Return the time of a step at the end of a run against a tenth of the run, given the time after every step."""
     few = max(len(seconds) // 50, 1)
     tenth = len(seconds) // 10
     early = (seconds[tenth - 1] - seconds[tenth - 1 - few]) / few
@@ -73,8 +73,8 @@ def adaptive_run(
         device: Not used: the run is on the CPU.
         rounds: Rounds of the run.
         name: Name of the method.
-        step: The promise for a step, if any.
-        run: The promise for the run, if any.
+        step: The goal for a step; None for no goal.
+        run: The goal for the run; None for no goal.
     """
     problem = BanditProblem(
         "streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01
@@ -91,7 +91,7 @@ def adaptive_run(
 
 
 def adaptive_sketch(device: torch.device, n: int) -> list[Result]:
-    """Time a stream of distinct points through a sketch whose ridge follows the noise: update and width, every step."""
+    """Time a stream of distinct points through a sketch whose ridge follows the noise; a step is update and width."""
     X = uniform(n, 2, seed=5).to(device)
     noise = 0.1 * torch.randn(n, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     y = torch.sin(4 * X).sum(-1) + noise.to(device)
@@ -128,15 +128,15 @@ def on_many_points(
     most: tuple[float, float],
     on_threads: int = 2,
 ) -> list[Result]:
-    """Time some work on fresh points with m = 200, and measure the memory that it takes beside them.
+    """Time some work on fresh points with m = 200, and measure the memory that it needs in addition to the points.
 
     Args:
         device: Not used: the work is on the CPU.
         points: Number of points.
-        work: Called with the posterior and the points.
+        work: A function of the posterior and the points.
         words: Name of the line, with a place for the number, and the name of the points.
-        most: The most seconds and megabytes that are promised.
-        on_threads: Threads of the work.
+        most: The goals: most seconds and most megabytes.
+        on_threads: Number of threads of the work.
     """
     with threads(on_threads):
         state = sketch(200, torch.device("cpu"))
@@ -164,7 +164,7 @@ def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: in
     inducing = InducingPointKernel(copy.deepcopy(kernel), dictionary.points.clone(), likelihood)
     ours = NystromGP(X, y, kernel, 0.01, dictionary)
 
-    # With the correction the training set has another noise, so only without it are the means the same.
+    # The correction changes the noise of the training set. The means are equal only without it.
     with sgpr_diagonal_correction(False):
         plain = single_task_gp(X, y, inducing, likelihood)
         agree(

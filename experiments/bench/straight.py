@@ -1,7 +1,8 @@
-"""The time of kbo over that of straight-line functions of the same arithmetic, without classes, checks or choices.
+"""The time of kbo, divided by the time of straight-line functions with the same arithmetic.
 
-They are what the same arithmetic costs in PyTorch on this machine. Kernels have variance 1. An update and a prediction
-each make their own solve, because a posterior does not know which point a rule will choose.
+These functions have no classes, checks or choices: their time is the cost of the arithmetic in PyTorch on this machine.
+Kernels have variance 1. An update and a prediction each make their own solve, because a posterior does not know which
+point a rule will choose.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All benchmarks of ``python -m experiments.bench``.
 
-Both sides of a comparison have the same data, kernel, hyper-parameters and noise, run in one process on one thread and
-in turns (A, B, A, B, ...), and must give the same numbers before they are timed. The figures are medians: of CPU time
-on the CPU, of synchronised wall-clock time on a GPU. Only ratios carry over to another machine.
+Both sides of a comparison have the same data, kernel, hyper-parameters and noise. They run in one process on one
+thread, in turns (A, B, A, B, ...), and must give the same numbers before they are timed. The figures are medians: of
+CPU time on the CPU, of synchronised wall-clock time on a GPU. Only the ratios are valid for other machines.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def run(device: str | torch.device | None = None, quick: bool = False) -> list[R
     """Measure everything; progress goes to stderr.
 
     Args:
-        device: Where the data are, for example "cuda"; the CPU by default.
-        quick: Small sizes, and nothing that takes long.
+        device: The device of the data, for example "cuda"; the CPU by default.
+        quick: Whether sizes are small, and slow parts are left out.
 
     Raises:
         InvalidInput: There is no such device here.

@@ -1,4 +1,4 @@
-"""Figures of docs/reliability.md, confirmation: races of candidates whose medians and means are known.
+"""Figures of docs/reliability.md on confirmation: races of candidates whose medians and means are known.
 
 ``python -m experiments.guarantees.confirmation [RUNS]``; smaller values are better.
 """
@@ -24,15 +24,15 @@ BUDGET = 1000
 
 @dataclass(frozen=True)
 class Race:
-    """Candidates of which the distributions are known.
+    """Candidates whose distributions are known.
 
     Attributes:
-        name: The row of the table.
-        draw: Draws a value of the candidate of a number.
-        medians: The median of the values of each candidate.
-        means: The mean of the values of each candidate.
-        tolerance: As for ``kbo.confirm``.
-        value_range: As for ``kbo.confirm``.
+        name: The name of the row in the table.
+        draw: A function that draws a value of a candidate, given its number.
+        medians: The median of each candidate.
+        means: The mean of each candidate.
+        tolerance: The tolerance of ``kbo.confirm``.
+        value_range: The range of values of ``kbo.confirm``; None without one.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Race:
         )
 
     def wrong(self, confirmation: Confirmation, locations: list[float]) -> bool:
-        """Return whether a statement was made that is false of these medians or means."""
+        """Return whether a statement was made that is false for these medians or means."""
         best: Any = confirmation.best
         if best is None or not math.isfinite(confirmation.within):
             return False
@@ -68,7 +68,7 @@ class Race:
         return loss > confirmation.within + 1e-12
 
     def stated(self) -> list[float]:
-        """Return the medians, or with a declared range the means: the numbers that the statement is about."""
+        """Return the numbers of the statement: the medians, or the means if a range of values is declared."""
         if self.value_range is None:
             return self.medians
         return self.means
@@ -77,7 +77,7 @@ class Race:
 def shifted(
     name: str, noise: Callable[[Random], float], shifts: list[float], mean: float = 0.0
 ) -> Race:
-    """Return a race in which all candidates have the same noise, of median 0 and the given mean."""
+    """Return a race in which all candidates have the same noise, with median 0 and the given mean."""
     means = [shift + mean for shift in shifts]
     return Race(name, lambda rng, i: shifts[i] + noise(rng), shifts, means)
 
@@ -87,12 +87,12 @@ def _lognormal(rng: Random) -> float:
 
 
 def _diverging(rng: Random, candidate: int) -> float:
-    """Return a value with noise 1; of the first candidate, the best one by its median, 5% are worse by 100."""
+    """Return a value with noise 1. The first candidate has the best median, but 5% of its values are worse by 100."""
     return _first_diverges(rng, candidate, noise_std=1.0)
 
 
 def _diverging_without_noise(rng: Random, candidate: int) -> float:
-    """Return a value with hardly any noise; of the first candidate, the best one by its median, 5% are worse by 100."""
+    """Return a value with hardly any noise. The first candidate has the best median, but 5% are worse by 100."""
     return _first_diverges(rng, candidate, noise_std=0.01)
 
 

@@ -1,4 +1,4 @@
-"""Half widths of the bounds for draws of a Gaussian process, relative to those of the paper, and the regret with them.
+"""Half widths of bounds for draws of a Gaussian process, relative to the paper's bound, and the regret of GP-UCB.
 
 ``python -m experiments.guarantees.draws``
 """
@@ -40,7 +40,7 @@ def ratio_half(mean: Tensor, variance: Tensor, n_points: int) -> Tensor:
 
 
 def compared(name: str, n_points: int, rounds: Sequence[int]) -> dict[int, dict[str, float]]:
-    """Return the mean half widths at 400 points after some numbers of uniform observations of a draw.
+    """Return the mean half widths at 400 points after given numbers of uniform observations of a draw.
 
     Args:
         name: A key of ``KERNELS``.

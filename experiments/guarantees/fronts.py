@@ -1,4 +1,4 @@
-"""Figures of docs/reliability.md, the gap of a front: the statement of the gap on functions whose norms are known.
+"""Figures of docs/reliability.md on the gap of a front, compared with the truth for functions of known norm.
 
 ``python -m experiments.guarantees.fronts [RUNS [KIND]]``; one objective is maximised, the other one minimised.
 """
@@ -31,7 +31,7 @@ SPACES = {
 KINDS = ("random", "hidden peak")
 
 _PEAK = 0.8
-"""Part of the squared norm that is in the peak which the design does not see."""
+"""Share of the squared norm in the peak that the design does not see."""
 
 
 class Functions(NamedTuple):
@@ -62,8 +62,8 @@ class Outcome(NamedTuple):
     """A run whose functions are known.
 
     Attributes:
-        holds: Whether no gap of the run was below the distance of its front from all points.
-        holds_by_means: Whether the last gap is not either, if it is computed of posterior means instead of bounds.
+        holds: Whether every gap of the run was at least the distance of its front from all points.
+        holds_by_means: The same for the last gap, computed from posterior means in place of bounds.
         gap: The last gap.
         share: The largest distance of the front, as a share of the gap.
         proved: Whether all gaps were proved.
@@ -93,10 +93,10 @@ def random_functions(kernel: Kernel, generator: Generator) -> Functions:
 
 
 def hidden_peak(kernel: Kernel, design: Tensor, grid: Tensor, generator: Generator) -> Functions:
-    """Return functions of the norms ``NORMS`` with a peak at the point of a grid of which a design [n 2] says least.
+    """Return functions of norms ``NORMS`` with a peak at the grid point x about which the design [n 2] says least.
 
-    The peak of both is the part of k(., x) that is orthogonal to all k(., x_i) of the design, so it changes no
-    value there: no function of its norm is larger at x and 0 on the design.
+    The peak of both is the part of k(., x) that is orthogonal to all k(., x_i) of the design, so it is 0 on the design.
+    Among functions of the same norm that are 0 on the design, none is larger at x.
     """
     prior = KernelRidge(kernel, 1e-8)
     prior.update(design, torch.zeros(len(design)).double())
@@ -117,10 +117,10 @@ def hidden_peak(kernel: Kernel, design: Tensor, grid: Tensor, generator: Generat
 
 
 def distance(values: Tensor, front: Tensor, extents: Tensor) -> float:
-    """Return the distance of a front with values [f 2] from all points with values [n 2], larger ones better.
+    """Return the distance of a front with values [f 2] from all points with values [n 2]; larger values are better.
 
-    It is the least number of extents [2] by which the front has to become better in both objectives, so that no point
-    is better than all of it: the additive epsilon indicator of Zitzler et al. (2003), for scaled objectives.
+    It is the smallest number of extents [2] by which the front must improve in both objectives, so that for each point
+    some point of the front is at least as good: the additive epsilon indicator of Zitzler et al. (2003), scaled.
     """
     advantage = (values.unsqueeze(1) - front) / extents
     return float(advantage.amax(-1).amin(-1).amax())
@@ -145,10 +145,10 @@ def optimizer_of(kind: str, space: str, kernel: Kernel, seed: int) -> kbo.Optimi
 
 
 def run(kind: str, space: str, seed: int) -> Outcome:
-    """Run the certified setting on functions of a seed: at points that it asks for, or those of a random design.
+    """Run the certified setting on functions of a seed, at points that it proposes or at a random design.
 
     Args:
-        kind: One of ``KINDS``; a hidden peak needs a design that is known before.
+        kind: One of ``KINDS``; for a hidden peak the design is known before the run.
         space: A key of ``SPACES``.
         seed: Decides the kernel, the functions, the design and the noise.
     """
@@ -229,7 +229,7 @@ def outcomes_of(
             for seed in range(runs):
                 try:
                     outcomes.append(run(kind, space, 150_000 + seed))
-                except RefutedAssumptions:  # as likely as a failure
+                except RefutedAssumptions:  # counted like a failed bound
                     outcomes.append(Outcome(False, False, 0.0, 0.0, False))
             yield kind, space, outcomes
 

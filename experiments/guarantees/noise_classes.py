@@ -1,6 +1,6 @@
-"""How often the energy of noise of several laws is ever outside of its bounds.
+"""How often the energy of noise is ever outside of its bounds, for several distributions of the noise.
 
-``python -m experiments.guarantees.noise_classes``: each of the three bounds may fail with DELTA / 3.
+``python -m experiments.guarantees.noise_classes``: each of the three bounds may fail with probability DELTA / 3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Regret after 80 trials with 4 at a time, against one at a time.
+"""Regret after 80 trials with 4 at the same time, against one at a time.
 
 ``python -m experiments.guarantees.parallel_trials [SEEDS]``. The workers are simulated: a trial takes between 0.8 and
-1.2 units of time, and values are reported in that order.
+1.2 units of time, and values are reported in the order in which trials end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, Callable[[int], NoisyFunction]] = {
 
 
 def regret(problem: NoisyFunction, workers: int, seed: int, n_trials: int = TRIALS) -> float:
-    """Return the regret of the recommended parameters, of the function without noise."""
+    """Return the regret of the recommended parameters, in values without noise."""
     optimizer = kbo.Optimizer(problem.space, seed=seed)
     clock = random.Random(seed)
     running: list[tuple[float, int, Trial]] = []

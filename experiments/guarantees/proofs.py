@@ -1,10 +1,10 @@
 """Random proofs over spaces, each compared with the truth at legal params.
 
-``python -m experiments.guarantees.proofs 2000 500`` makes so many proofs and certificates.
+``python -m experiments.guarantees.proofs 2000 500`` makes 2000 proofs and 500 certificates.
 
-A space has one to three parameters of any kind, with every option of it, and perhaps a linear constraint and a quantity
-with a limit. The points that a proof is compared with are params as a user writes them, all of them if the space is
-small and finite, encoded by ``Space.units`` alone.
+A space has one to three parameters of any kind with any options, and perhaps a linear constraint and a quantity with a
+limit. A proof is compared with the truth at params as a user writes them, at all params if the space is small and
+finite. They are encoded by ``Space.units`` alone.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ NORM = 2.0
 """Norm of the functions, and the norm bound."""
 
 MOST_LISTED = 3000
-"""Points of a finite space that are all compared."""
+"""Largest number of points of a finite space at which all are compared."""
 
 WITNESSES = 100
-"""Points at which a proof itself is asked for the reason why the function is not as large as its bounds there."""
+"""Number of points at which a proof must give the reason why the function is below its bound."""
 
 N_RANDOM = 1500
-"""Random params that are compared in other spaces."""
+"""Number of random params that are compared in other spaces."""
 
 KINDS: dict[str, Callable[[random.Random], Any]] = {
     "real": lambda r: kbo.Float(-1.0, r.uniform(0.0, 5.0)),
@@ -73,10 +73,10 @@ KINDS: dict[str, Callable[[random.Random], Any]] = {
     "ordinal of numbers": lambda r: kbo.Ordinal(r.sample([1, 2, 4, 8, 16], r.randint(2, 5))),
     "fixed": lambda r: kbo.Fixed(3),
 }
-"""Parameters of every kind with every option, drawn at random."""
+"""Functions by kind that draw a random parameter with random options."""
 
 WITHOUT_NUMBERS = ("choice", "ordinal")
-"""Kinds whose values are no numbers, so that no linear constraint can be on them."""
+"""Kinds whose values may be no numbers, so that they are in no linear constraint."""
 
 
 def some_value(parameter: Any, rng: random.Random) -> Any:
@@ -118,7 +118,7 @@ class Case:
         values: The objective at them [n].
         slack: Another function at them [n].
         bound, slack_bound: The bounds of both.
-        is_consistent: Whether the upper bounds change by no more than the norm allows: no proof can be below them then.
+        is_consistent: Whether the upper bounds change no faster than the norm allows; then no proof can be below them.
     """
 
     space: kbo.Space
@@ -142,7 +142,7 @@ class Case:
 
 
 class Cone(Confidence):
-    """The bounds ``f(x_i) ± B |x - x_i|_k`` after values without noise: all that norm and single values say.
+    """The bounds ``f(x_i) ± B |x - x_i|_k``, which follow from the norm and from each value without noise alone.
 
     Args:
         kernel: The kernel.
@@ -168,7 +168,7 @@ class Cone(Confidence):
 
 
 def random_kernel(columns: int, rng: random.Random) -> Kernel:
-    """Return a kernel of the kinds for which something is proved."""
+    """Return a random kernel of a kind for which proofs exist."""
     lengths = torch.tensor(
         [[rng.choice([0.2, 0.5, 1.0]) * rng.uniform(0.5, 2.0) for _ in range(columns)]],
         dtype=torch.float64,
@@ -205,7 +205,7 @@ def random_space(rng: random.Random) -> tuple[kbo.Space, list[kbo.Linear], list[
 
 
 def random_limit(parameters: dict[str, Any], numbers: list[str], rng: random.Random) -> kbo.Linear:
-    """Return a linear constraint on the parameters whose values are numbers, which some of 40 points satisfy."""
+    """Return a linear constraint on numeric parameters that some of 40 random points satisfy."""
     points = [some_params(parameters, rng) for _ in range(40)]
     weights = {}
     for name in numbers:
@@ -258,9 +258,9 @@ def random_function(kernel: DenseKernel, features: Tensor, generator: torch.Gene
 
 
 def rows_with_data(space: kbo.Space, points: list[dict[str, Any]], rng: random.Random) -> Tensor:
-    """Return the indices of the points that may have data: all but those with one value of one parameter.
+    """Return the indices of the points that may have data: all points except those with one value of one parameter.
 
-    The bounds are largest at that value, so a proof that leaves it out is wrong.
+    The bounds are largest at this value, so a proof that leaves it out is wrong.
     """
     name = rng.choice([name for name, p in space.parameters.items() if p.columns])
     left_out = rng.choice(sorted({point[name] for point in points}, key=str))
@@ -278,7 +278,7 @@ def random_case(seed: int) -> tuple[Case, list[str]]:
     dense = freeze(kernel, features)
     generator = torch.Generator().manual_seed(seed)
     is_consistent = rng.random() < 0.7
-    is_zero = is_consistent and rng.random() < 0.7  # bounds are large away from the data alone
+    is_zero = is_consistent and rng.random() < 0.7  # bounds are then large only far from the data
     family = rng.choice([MartingaleMixture, SelfNormalized])
     observed = rows_with_data(space, points, rng)
 
@@ -320,7 +320,7 @@ def proof_of(
 
 
 def checked_proof(case: Case, seed: int) -> str:
-    """Return a fault of the proof of a largest value, with or without a limit; an empty text without one."""
+    """Return a fault of a proof of the largest value, with or without a limit; empty if there is no fault."""
     rng = random.Random(seed)
     limits = []
     keeps_limit = torch.ones(len(case.values), dtype=torch.bool)
@@ -345,7 +345,7 @@ def checked_proof(case: Case, seed: int) -> str:
 
 
 def checked_certificate(case: Case, seed: int) -> str | None:
-    """Return a fault of a certificate that no point keeps a limit, an empty text without one; None without either."""
+    """Return a fault of a certificate that no point keeps a limit; empty if it is right, None without a certificate."""
     rng = random.Random(seed)
     largest = float(case.slack.max())
     largest_bound = float(case.slack_upper.max())
@@ -366,7 +366,7 @@ def checked_certificate(case: Case, seed: int) -> str | None:
 
 
 def faults(proofs: int, certificates: int, start: int = 0) -> Iterator[tuple[str, list[str], str]]:
-    """Yield the name, the kinds of parameters and the fault (or an empty text) of so many proofs and certificates."""
+    """Yield for each proof and certificate its name, the kinds of parameters, and the fault or an empty text."""
     checked = {"proof": checked_proof, "certificate": checked_certificate}
     left = {"proof": proofs, "certificate": certificates}
     seed = start

@@ -1,11 +1,11 @@
-"""How good a recommendation the data of a noisy run allow: kbo's, and that of a rule that knows more than any tuner.
+"""How good a recommendation can be after a noisy run: kbo is compared with a rule that knows more than any tuner.
 
     python -m experiments.guarantees.recommendation_limit [RUNS] [development | held-out]
 
-Runs of 50 trials on half of the functions of COCO with 5 parameters and 5% Gaussian noise. The rule knows the noise
-level and a kernel that was fitted to 400 values of the function without noise, near the best trials and elsewhere. From
-the noisy values of the run it takes the largest posterior mean, of visited points or of any. Regrets are divided by
-that of the best visited point.
+The runs have 50 trials on half of the functions of COCO, with 5 parameters and 5% Gaussian noise. The rule knows the
+noise level, and a kernel that was fitted to 400 values of the function without noise, near the best trials and
+elsewhere. Given the noisy values of the run, it recommends the point with the largest posterior mean, among visited
+points or all points. Regrets are divided by the regret of the best visited point.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def informed(
     """Return the posterior of y [n] at X [n P], with a kernel that was fitted to 400 values without noise.
 
     Args:
-        values: The function without noise, of points of the unit cube, larger values better.
+        values: The function without noise, of points of the unit cube; larger values are better.
         X: The points of the trials.
         y: Their observed values.
         noise_std: The standard deviation of the noise.
@@ -70,7 +70,7 @@ def climbed(state: KernelRidge, X: Tensor, seed: int) -> Tensor:
 
 
 def regrets(name: str, seed: int, n_trials: int = TRIALS) -> dict[str, float]:
-    """Return the regret of the point that each rule takes from a run, by the name of the rule."""
+    """Return the regret of the point that each rule recommends after a run, by the name of the rule."""
     problem = PROBLEMS[name](seed=seed)
     assert isinstance(problem, BBOB)
     space = problem.space
@@ -98,7 +98,7 @@ def regrets(name: str, seed: int, n_trials: int = TRIALS) -> dict[str, float]:
 
 
 def main(runs: int, half: str, n_problems: int | None = None, n_trials: int = TRIALS) -> None:
-    """Print the regrets of each problem, or of the first ones, and their ratios."""
+    """Print the regrets of each problem (or of the first ``n_problems``), and their ratios."""
     names = half_of("bbob", half, 5, "gauss")[:n_problems]
     rows = []
     for name in names:

@@ -1,6 +1,6 @@
 """Figures of docs/reliability.md about safe exploration: violations, safe sets and regret of different bounds.
 
-``python -m experiments.guarantees.safe RUNS [FILE]``; runs that are in the file already are not made again.
+``python -m experiments.guarantees.safe RUNS [FILE]``; runs that are already in the file are not repeated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def bounds(norm: float) -> dict[str, Confidence]:
 def play(seed: int, name: str, rounds: int = ROUNDS) -> dict[str, float]:
     """Return violations, safe set and regret of safe exploration of one function with one of the ``bounds``.
 
-    The function is its own limit, from below at its 30% quantile over the arms; the start has its 60% quantile.
+    The function itself is limited from below, by its 30% quantile over the arms. The start has the 60% quantile.
     """
     kernel, lengthscale = KERNELS[seed % 4]
     norm = NORMS[seed // 4 % 3]
@@ -116,7 +116,7 @@ TITLES = (
 
 
 def print_table(rows: list[dict]) -> None:
-    """Print a line for each bound whose runs have every norm."""
+    """Print a line for each bound that has runs with every norm."""
     print(" | ".join(TITLES))
     for name in bounds(norm=1.0):
         own = [row for row in rows if row["bound"] == name]
@@ -142,12 +142,12 @@ def cells_of(rows: list[dict], by_norm: list[list[dict]]) -> list[str]:
 
 
 def count_violating(rows: list[dict]) -> int:
-    """Return the number of runs with an evaluation beyond the limit."""
+    """Return the number of runs with an evaluation that breaks the limit."""
     return sum(row["violations"] > 0 for row in rows)
 
 
 def mean_part(rows: list[dict]) -> float:
-    """Return the mean part of the safe points that are in the safe set."""
+    """Return the mean share of the safe points that the safe set contains."""
     return mean(row["part of the safe points in S"] for row in rows)
 
 

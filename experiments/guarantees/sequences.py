@@ -2,10 +2,9 @@
 
     python -m experiments.guarantees.sequences 5000 [--seed 0] [--group posteriors] [--only 17]
 
-Each sequence takes a function at the edge of its norm bound (or a draw of the prior), makes calls as a user might,
-and compares every statement that is guaranteed at the end with the truth. A call that kbo refuses is skipped. The
-number of wrong statements of a kind may not exceed what delta allows, up to a probability of one in a million.
-``--only`` replays one sequence.
+Each sequence takes a function whose norm is nearly its bound (or a draw of the prior), makes calls as a user might,
+and compares each guaranteed statement at the end with the truth. A call that kbo refuses is skipped. The number of
+wrong statements of a kind must be plausible for delta, at a level of one in a million. ``--only`` replays one sequence.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {
     "models": (models, 0.16),
     "settings": (settings, 0.12),
 }
-"""How to play a sequence of each group, and its share of all sequences."""
+"""By group, the function that plays a sequence, and the share of all sequences."""
 
 
 class Statement(NamedTuple):
@@ -50,7 +49,7 @@ class Statement(NamedTuple):
         number: The number of the sequence in its group.
         delta: The probability with which the statement may be wrong.
         wrong: Whether it is wrong; None without a guarantee.
-        moves: The calls of the sequence, in words.
+        moves: The names of the calls of the sequence.
     """
 
     number: int
@@ -73,7 +72,7 @@ class Report:
         return sum(len(with_guarantee(statements)) for statements in self.statements.values())
 
     def violations(self) -> list[tuple[str, str]]:
-        """Return the group and kind of statements that are wrong too often, kind "all" for all those of a group."""
+        """Return group and kind of statements that are wrong too often; kind "all" means all statements of a group."""
         statements: dict[tuple[str, str], list[Statement]] = defaultdict(list)
         for (group, kind), of_kind in self.statements.items():
             statements[group, kind] += of_kind
@@ -121,9 +120,9 @@ def count_wrong(statements: list[Statement]) -> int:
 
 
 def count_allowed(statements: list[Statement]) -> int:
-    """Return the number of wrong statements that their deltas allow: more are as rare as ``RARE``.
+    """Return the largest number of wrong statements that their deltas allow; a larger one has probability ``RARE``.
 
-    A sum of independent events has nearly a Poisson distribution if each of them is rare.
+    The number of rare independent events has nearly a Poisson distribution.
     """
     expected = sum(statement.delta for statement in with_guarantee(statements))
     return int(poisson.isf(RARE, expected))
@@ -170,7 +169,7 @@ def run(n: int, seed: int = 0, groups: list[str] | None = None) -> Report:
 
 
 def main() -> int:
-    """Run as a command."""
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.guarantees.sequences", description=__doc__
     )

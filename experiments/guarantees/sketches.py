@@ -1,6 +1,6 @@
-"""Problems in which a bound on a sketch is narrower than the exact CMM, or than the exact bound of its own kind.
+"""A search for problems in which a bound on a sketch is narrower than the exact CMM or its own exact form.
 
-``python -m experiments.guarantees.sketches [SEEDS]``; dictionaries are of all kinds, most of them bad.
+``python -m experiments.guarantees.sketches [SEEDS]``; there are all kinds of dictionaries, most of them bad.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
 
     Attributes:
         exact: The exact posterior.
-        sketch: The one on a dictionary.
+        sketch: The posterior on a dictionary.
         Z: Points at which bounds are compared [N d].
         noise_std: The standard deviation of the noise.
     """
@@ -88,7 +88,7 @@ def random_problem(seed: int) -> Problem:
 
 
 def inside(bound: Interval, reference: Interval) -> float:
-    """Return the largest distance by which a bound is inside of another one, in half widths of the other one."""
+    """Return the largest distance by which a bound lies inside a reference bound, in half widths of the reference."""
     lower, upper = bound
     reference_lower, reference_upper = reference
     distance = torch.maximum(lower - reference_lower, reference_upper - upper)

@@ -1,4 +1,4 @@
-"""Mean half widths of bounds, each beside that of another form, on the same data.
+"""Mean half widths of bounds, each compared with another form of the bound on the same data.
 
 ``python -m experiments.guarantees.widths [SEEDS]`` prints the first table of experiments/records/bounds.md.
 """
@@ -35,7 +35,7 @@ Pairs = dict[str, tuple[float, float]]
 
 
 class Traced(View):
-    """A sketch whose part of the log-determinant is bounded by the trace."""
+    """A sketch whose error in the log-determinant is bounded by a trace."""
 
     across: Any = delegated_to("state.across")
 
@@ -47,7 +47,7 @@ class Traced(View):
 
 
 def half(confidence: Confidence, state: Posterior, Z: Tensor) -> float:
-    """Return the mean half width at Z [N d]; infinity as long as it is unknown."""
+    """Return the mean half width at Z [N d]; infinity while there is no bound."""
     if not confidence.finite_on(state):
         return math.inf
     lower, upper = confidence.interval(state, Z)
@@ -55,7 +55,7 @@ def half(confidence: Confidence, state: Posterior, Z: Tensor) -> float:
 
 
 def measured(kernel: str, lengthscale: float, seed: int, marks: Sequence[int]) -> dict[int, Pairs]:
-    """Return the half widths at 100 arms in two dimensions after some numbers of observations."""
+    """Return the half widths at 100 arms in two dimensions after the numbers of observations in ``marks``."""
     game = RKHSBandit(kernel, lengthscale, dim=2, norm=NORM, seed=seed)
     rng = Generator().manual_seed(seed)
     arms = torch.rand(100, 2, generator=rng, dtype=torch.float64)

@@ -1,1 +1,1 @@
-"""What experiments print and draw: tables, pictures of lines, and the line style of every method."""
+"""Output of experiments. ``tables``: tables. ``lines``: pictures of lines. ``styles``: the line of every method."""

@@ -1,4 +1,4 @@
-"""Pictures of lines: the trace of a tuning run, quantities against rounds, bounds of a function, time per step."""
+"""Pictures of lines: quantities against rounds, bounds of a function, time per step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ERRORS = {"error": 1, "two errors": 2, "mean": 0}
 
 
 def centre_and_band(values: Any, band: str) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """Centre, lower and upper edge of grouped values, for one of ``BANDS``."""
+    """Centre, lower and upper edge of grouped values, for a kind of ``BANDS``."""
     if band == "range":
         return values.mean(), values.min(), values.max()
     if band in _QUANTILES:
@@ -67,14 +67,14 @@ def curves(
     """Draw one line with a band for every method, and return the last value of each line.
 
     Args:
-        axes: Where to draw.
-        rows: Tidy rows with ``method`` and the columns below; those without a value are left out.
+        axes: The axes to draw on.
+        rows: Tidy rows with ``method`` and the columns below; rows without a value are left out.
         styles: Line style of every method.
         value: Column of the quantity.
-        band: One of ``BANDS``.
+        band: A kind of ``BANDS``.
         by: Column of the positions at which values are summarised.
-        x: Column whose mean at every position is drawn instead of the position, with a dot at the end of the line.
-        least: Lower edges are clamped to it.
+        x: Column whose mean at each position is drawn in place of the position; the line then ends with a dot.
+        least: Smallest height of lower edges.
         look: Further properties of the lines.
     """
     ends = {}
@@ -113,18 +113,18 @@ def against_rounds(
     """Draw quantities against rounds for every method, in one panel or in several with common axes.
 
     Args:
-        rows: Tidy rows with ``method``, ``seed``, ``round`` and the quantities; missing ones are left out.
-        path: Where the PNG goes.
+        rows: Tidy rows with ``method``, ``seed``, ``round`` and the quantities; missing values are left out.
+        path: The path of the PNG.
         title: Title of the picture.
-        panel: Column with the title of the panel of every row, if there are several; more than three panels are drawn
-            in two rows, column by column.
-        values: Columns of the quantities; all have the line of their method.
+        panel: Column with the title of each row's panel, if there are several panels; more than three are drawn in two
+            rows, column by column.
+        values: Columns of the quantities; each is drawn with the line of its method.
         ylabel: Label of the vertical axis.
-        band: One of ``BANDS``.
-        x: Column that is drawn horizontally, if not the round.
+        band: A kind of ``BANDS``.
+        x: Column for the horizontal axis, if it is not the round.
         xlabel: Label of the horizontal axis.
         log: Axes with a logarithmic scale: "", "x", "y" or "xy"; None for "y" if the lines end far apart.
-        ends: Show the last values in the legend.
+        ends: Whether the legend shows the last values.
         level: Name and height of a horizontal line.
         least: Smallest value that is shown.
         note: A remark for the caption.
@@ -161,14 +161,14 @@ regret: Callable[..., None] = partial(
 def time_per_step(
     rows: pd.DataFrame, path: str | os.PathLike[str], *, title: str, log: str = "y"
 ) -> None:
-    """Draw CPU time per step against rounds: median over seeds for every method.
+    """Draw CPU time per step against rounds: the median over seeds for every method.
 
-    Averages over many rounds are drawn, since a posterior may do in one step what saves work in the next ones: over
-    a twentieth of the run, or, where ``log`` has "x", from one round to another that is about a quarter further.
+    A posterior may work more in one step to save work in the next ones, so averages over many rounds are drawn: over a
+    twentieth of the run, or, if ``log`` has "x", between rounds whose ratio is about 1.25.
 
     Args:
         rows: Tidy rows with ``method``, ``seed``, ``round`` and ``cpu_seconds`` so far.
-        path: Where the PNG goes.
+        path: The path of the PNG.
         title: Title of the picture.
         log: Axes with a logarithmic scale, "y" or "xy".
     """
@@ -229,10 +229,10 @@ def bounds(
     """Draw lower and upper bounds of a function of one variable by several methods, in panels.
 
     Args:
-        x: Where the function is drawn, [g].
-        truth: The function there, [g].
-        parts: Title of a panel -> (inputs [n], noisy values [n]) and, by method, lower and upper bound [g].
-        path: Where the PNG goes.
+        x: The points at which the function is drawn, [g].
+        truth: The values of the function at x, [g].
+        parts: By the title of a panel: inputs [n] and noisy values [n], and by method lower and upper bound [g].
+        path: The path of the PNG.
         title: Title of the picture.
         note: Caption.
         shade: Opacity of the space between the bounds.

@@ -72,7 +72,7 @@ _STYLES: dict[str, _Style] = {
 def styles_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Line styles of methods, as options of matplotlib.
 
-    A method without a style of its own takes an unused one, with an unused colour as long as there are any.
+    A method without its own style gets an unused one, with an unused colour if there is one.
     """
     chosen = {name: _STYLES[name] for name in methods if name in _STYLES}
     for name in methods:
@@ -82,7 +82,7 @@ def styles_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _unused(used: Sequence[_Style]) -> Iterator[_Style]:
-    """Yield the unused styles, those of an unused colour first."""
+    """Yield the unused styles; styles with an unused colour come first."""
     free = [(colour, dash) for dash, colour in product(_DASHES, _COLOURS)]
     free = [style for style in free if style not in used]
     used_colours = {colour for colour, _ in used}

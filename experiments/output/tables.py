@@ -1,4 +1,4 @@
-"""Tables of experiments: measured values beside published ones, for a terminal and as Markdown."""
+"""Tables of experiments: measured values beside published values, for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def summary(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFr
 
     Returns:
         A line for every problem and method, in the order of ``rows``: ``mean``, ``sd`` (of a sample, NaN for one seed),
-        ``runs``, ``cpu_seconds`` a run, ``m`` anchors on average where rows have them, ``published_mean``,
-        ``published_sd`` (NaN where there are none).
+        ``runs``, ``cpu_seconds`` per run, the mean number ``m`` of anchors (if rows have it), ``published_mean`` and
+        ``published_sd`` (NaN if not published).
     """
     last = rows.loc[rows.groupby(["problem", "method", "seed"], sort=False)["round"].idxmax()]
     last = last.assign(m=last.get("m", math.nan))
@@ -45,7 +45,7 @@ def summary(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFr
 
 
 def final(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFrame:
-    """The summary in words: a line for every problem and method, without columns that have no values."""
+    """The summary as text: a line for every problem and method, without empty columns."""
     table: Any = summary(rows, published).set_index(["problem", "method"])
     words = table.assign(
         regret=list(map(spread, table["mean"], table["sd"])),
@@ -86,14 +86,14 @@ def _plain(cell: Any) -> str:
 
 
 def _whole(number: float) -> str:
-    """A number without digits after the point."""
+    """A number rounded to a whole number, as text."""
     if math.isnan(number):
         return NONE
     return f"{number:.0f}"
 
 
 def spread(mean: float, sd: float) -> str:
-    """Mean ± standard deviation, with one digit after the point below 100; NaN for the latter leaves it out."""
+    """Mean ± standard deviation, with one decimal below 100; a standard deviation of NaN is left out."""
     digits = 0
     if abs(mean) < 100:
         digits = 1
@@ -103,14 +103,14 @@ def spread(mean: float, sd: float) -> str:
 
 
 def printed(mean: float, sd: float) -> str:
-    """Published mean ± standard deviation, with the digits in print."""
+    """Published mean ± standard deviation, with the published digits."""
     if math.isnan(mean):
         return NONE
     return f"{mean:g} ± {sd:g}"
 
 
 def with_error(values: pd.Series) -> str:
-    """Mean ± standard error, of which a single value has none."""
+    """Mean ± standard error; only the mean if there is a single value."""
     mean = f"{values.mean():.3g}"
     if values.count() < 2:
         return mean

@@ -13,13 +13,13 @@ PAPERS = {
     "chaining": "experiments.papers.chaining",
     "tuning": "experiments.tuning.comparison",
 }
-"""Name of a paper, or "tuning", a comparison of our own -> the module with its ``PAPER``."""
+"""The module with the ``PAPER``, by the name of a paper; "tuning" is a comparison of kbo and no paper."""
 
 
 def paper(name: str) -> Paper:
-    """The paper of that name.
+    """The paper with a name.
 
     Raises:
-        InvalidInput: There is none; the message lists those that there are.
+        InvalidInput: There is no such paper; the message lists all papers.
     """
     return importlib.import_module(entry(PAPERS, "paper", name)).PAPER

@@ -1,9 +1,10 @@
 """Contal, Malherbe & Vayatis (2015): optimisation with the chaining of Gaussian-process draws, Chaining-UCB.
 
-Noise 0.05 of known standard deviation, delta = 0.05, 10^4 points, 10 uniform observations before the first round.
+The noise has the known standard deviation 0.05; delta = 0.05; there are 10^4 points, and 10 uniform observations before
+the first round.
 
-"chaining-ucb" is Algorithm 1 of the paper. "chaining-ucb-rigorous" is the bound by the same covers that is proved, see
-``kbo.confidence.Chaining``.
+"chaining-ucb" is Algorithm 1 of the paper. "chaining-ucb-rigorous" is a bound with a proof that uses the same covers;
+see ``kbo.confidence.Chaining``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _SIDE = 5.0
 def problem(
     name: str, points: int, rounds: int, every: int = 1, side: float = 20.0
 ) -> BanditProblem:
-    """The problem with so many points; draws of a Gaussian process have lengthscale 1 on a square of that side."""
+    """A problem with ``points`` arms; draws of a Gaussian process have lengthscale 1 on a square of the given side."""
     options: dict[str, float] = {"n_points": points, "noise_std": NOISE}
     if name == "graphs":
         options = {"n_graphs": points, "noise_std": NOISE}
@@ -66,11 +67,11 @@ def problem(
 
 
 _REMARKS = {ALGORITHM: "Algorithm 1", PROVED: "proved", UNION: "union over all points"}
-"""Words for the methods in figure 1."""
+"""Remarks on the methods in figure 1."""
 
 
 def illustration(quick: bool) -> Plan:
-    """Figure 1: a posterior on [0, 10], and the exploration terms with their least value subtracted; always quick."""
+    """Figure 1: a posterior on [0, 10], and exploration terms minus their smallest value; always quick."""
     environment = GaussianProcessBandit(
         n_points=6, side=10.0, lengthscale=1.0, dim=1, noise_std=NOISE, seed=29
     )
@@ -141,7 +142,7 @@ def _draw_illustration(
 
 
 def comparison(quick: bool) -> Plan:
-    """Figure 2: simple regret on the three problems of the paper, and which method is ahead when."""
+    """Figure 2: simple regret on the three problems of the paper, and the best method after each number of rounds."""
     points = 10_000
     rounds = 150
     seeds = 32
@@ -215,7 +216,7 @@ def reached(rows: Frame) -> Frame:
     found = {}
     for key, part in rows.groupby(["problem", "method"], sort=False):
         table = part.pivot_table(index="round", columns="seed", values="best")
-        # Simple regret only falls, so the rounds in which half of the seeds are not there yet come first.
+        # Simple regret only falls, so rounds before half of the seeds have reached the value come first.
         cells = {}
         for goal in (0.5, 0.2, 0.1, 0.01):
             wait = int(((table <= goal).mean(axis=1) < 0.5).sum())
@@ -235,7 +236,7 @@ def size(quick: bool) -> Plan:
         seeds = {20: 2, 40: 2, 80: 1}
     largest = max(seeds)
     cells = []
-    alone = []  # several of the largest problem at once would take gigabytes
+    alone = []  # several cells of the largest problem at the same time would take gigabytes
     for points, count in seeds.items():
         chosen = problem("gp-draw", points, rounds, rounds, 10.0)
         runs = bandits.cells([chosen], (ALGORITHM, PROVED, UNION), count)
@@ -264,7 +265,7 @@ def size(quick: bool) -> Plan:
 
 
 def _sizes(rows: Frame) -> Frame:
-    """A line for every number of points and method, in words."""
+    """A line for every number of points and method, as text."""
     shown = {
         "simple regret": ("best", tables.with_error),
         "cumulative": ("cumulative", tables.with_error),
@@ -307,11 +308,11 @@ def _draw_sizes(rows: Frame, path: Path, *, title: str, rounds: int, counts: str
 
 
 def watch(seed: int, points: int, rounds: int) -> list[dict[str, Any]]:
-    """Bounds beside the function, before and after every round of Algorithm 1; all see the same posterior.
+    """Compare bounds with the function, before and after each round of Algorithm 1, all for the same posterior.
 
     Returns:
-        A row for every bound: ``outside``, the share of points and moments at which the function is outside;
-        ``half``, the mean half width; ``closest``, the largest ``|f - mean| / half width``; ``excess``, the largest
+        A row for every bound: ``outside``, the share of points and times at which the function is outside; ``half``,
+        the mean half width; ``closest``, the largest ``|f - mean| / half width``; ``excess``, the largest
         ``|f - mean| - half width``.
     """
     environment = GaussianProcessBandit(points, _SIDE, 1.0, noise_std=NOISE, seed=seed)
@@ -345,7 +346,7 @@ def watch(seed: int, points: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def _outside(error: Tensor, half: Tensor) -> dict[str, float]:
-    """Numbers of a run from ``|f - mean|`` and half widths at all moments and points; a width may be zero."""
+    """The numbers of ``watch``, from ``|f - mean|`` and half widths at all times and points; a width may be zero."""
     return {
         "outside": float((error > half + TOLERANCE).double().mean()),
         "half": float(half.mean()),
@@ -390,7 +391,7 @@ def _coverage(rows: Frame) -> Frame:
 
 
 def _coverage_in_words(rows: Frame) -> Frame:
-    """The same, with the promised share of failures of the bounds that have a proof."""
+    """The table as text, with the allowed share of failures for bounds with a proof."""
     table = _coverage(rows).replace(math.inf, tables.NONE)
     promises = [f"at most {_COVERAGE_DELTA:.0%}"] * len(table)
     promises[list(table.index).index(ALGORITHM)] = tables.NONE

@@ -16,8 +16,8 @@ from experiments.papers import catalogue
 def command_of(name: str) -> Callable[..., None]:
     """Return the function that is the command of a paper.
 
-    The paper is imported under its name in the catalogue: the functions of a module that runs as ``__main__`` could not
-    be named by the cells of its experiments.
+    The paper is imported under its name in the catalogue. A module that runs as ``__main__`` would not do: cells name
+    their functions by module.
 
     Args:
         name: Name of the paper in ``catalogue.PAPERS``.
@@ -67,5 +67,5 @@ def command_of(name: str) -> Callable[..., None]:
 
 
 def main(name: str) -> None:
-    """Run the command of the paper of that name."""
+    """Run the command of the paper with a name."""
     commands.run(command_of(name))

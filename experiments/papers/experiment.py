@@ -1,4 +1,4 @@
-"""An experiment as data, and the parts that experiments of several papers share."""
+"""An experiment as data, and parts that experiments of several papers use."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 Frame = Any
-"""A ``pandas.DataFrame``; its own annotations are too wide for a type checker to follow its results."""
+"""A ``pandas.DataFrame``. It is ``Any``, since a type checker cannot follow the annotations of pandas."""
 
 QUICK = "(--quick: tiny sizes, so the figures are not those of the paper)"
 
 TOLERANCE = 1e-9
-"""Rounding that a study does not count as a failure of a bound."""
+"""Largest rounding error that a study does not count as a failure of a bound."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of an experiment, and the tables and files that are made of their rows.
+    """The cells of an experiment, and functions that make tables and files of their rows.
 
     Attributes:
         title: Heading of the printed text.
-        tables: Heading -> makes a table to print of the rows.
-        files: Ending of a name, such as ".png" -> writes the file, given the rows and the path.
-        cells: The cells; there are none where everything is computed when the plan is made.
-        alone: Further cells that take much memory: one at a time.
-        prepare: Applied to the rows first.
+        tables: By heading, a function from rows to a table to print.
+        files: By the end of a file name, such as ".png", a function of rows and path that writes the file.
+        cells: The cells; empty if everything is computed when the plan is made.
+        alone: Further cells that take much memory; they run one at a time.
+        prepare: A function that is applied to the rows first.
     """
 
     title: str
@@ -51,7 +51,7 @@ class Plan:
 
 
 Experiment = Callable[[bool], Plan]
-"""``quick`` -> what to do; ``quick`` means tiny sizes, to see that it works."""
+"""A function of ``quick`` that returns the plan; ``quick`` means tiny sizes, to test that it works."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Paper:
 
     Attributes:
         title: Authors, title, year.
-        tables: Its tables, by their numbers.
-        figures: Its figures, by their numbers.
-        studies: Experiments beyond the paper, by name.
+        tables: The tables, by number.
+        figures: The figures, by number.
+        studies: Experiments that are not in the paper, by name.
     """
 
     title: str
@@ -72,11 +72,11 @@ class Paper:
 
     @property
     def kinds(self) -> dict[str, Mapping[Any, Experiment]]:
-        """Tables, figures and studies, by the singular."""
+        """The experiments by "table", "figure" and "study"."""
         return {"table": self.tables, "figure": self.figures, "study": self.studies}
 
     def contents(self) -> str:
-        """The experiments in words."""
+        """A list of the experiments, as text."""
         lines = [self.title]
         for kind, experiments in self.kinds.items():
             if experiments:
@@ -84,7 +84,7 @@ class Paper:
         return "\n".join(lines)
 
     def experiment(self, kind: str, name: Any) -> Callable[[Path, bool, Workers, bool], str]:
-        """The experiment of that number or name among ``kinds[kind]``: ``run`` without its first two arguments."""
+        """The experiment with a number or name in ``kinds[kind]``: ``run`` without its first two arguments."""
         stem = f"{kind}{name}"
         if kind == "study":
             stem = name
@@ -92,10 +92,10 @@ class Paper:
 
 
 def entry(entries: Mapping[Any, Any], kind: str, name: Any) -> Any:
-    """The entry of that name.
+    """The entry with a name.
 
     Raises:
-        InvalidInput: There is none; the message lists all entries.
+        InvalidInput: There is no such entry; the message lists all entries.
     """
     if name in entries:
         return entries[name]
@@ -114,15 +114,15 @@ def run(
     """Run the cells that are not done, write the files, and return the text to print.
 
     Args:
-        experiment: What to do.
+        experiment: The experiment.
         stem: Beginning of the names of the files.
         folder: The folder of the files; finished cells go to ``folder / "cells"``.
-        quick: Tiny sizes.
-        workers: As for ``experiments.sweep.runner.sweep``.
-        progress: Show a progress bar.
+        quick: Whether sizes are tiny.
+        workers: Number of processes or an engine, as for ``experiments.sweep.runner.sweep``.
+        progress: Whether a progress bar is shown.
 
     Raises:
-        CellsFailed: Some cells failed; it has the text for the others.
+        CellsFailed: Some cells failed; the exception has the text for the others.
     """
     plan = experiment(quick)
     sweeps = []
@@ -142,7 +142,7 @@ def run(
 
 
 def _results(plan: Plan, rows: Frame, stem: Path, quick: bool) -> str:
-    """Write the files of a plan, whose names begin with a stem, and return its tables and their paths as text."""
+    """Write the files of a plan, and return its tables and the paths of the files as text."""
     files = []
     for ending, write in plan.files.items():
         path = stem.with_name(f"{stem.name}{ending}")
@@ -161,7 +161,7 @@ def _results(plan: Plan, rows: Frame, stem: Path, quick: bool) -> str:
 
 
 def store(table: Callable[[Frame], Frame]) -> Callable[[Frame, Path], object]:
-    """A function that writes the table of the rows as CSV or Markdown, by the ending of the path."""
+    """A function that writes the table of the rows as CSV or Markdown, by the suffix of the path."""
 
     def write(rows: Frame, path: Path) -> None:
         made = table(rows)
@@ -181,12 +181,12 @@ def cells_of(
     *,
     at_once: int = 1,
 ) -> list[Cell]:
-    """Cells of a function of ``seed`` with each of the arguments, seed by seed, so that unfinished sweeps are balanced.
+    """Cells of a function of ``seed`` and arguments, ordered by seed, so that an unfinished sweep is balanced.
 
     Args:
         function: A function at the top level of a module that returns rows.
         seeds: The seeds.
-        arguments: Its other arguments.
+        arguments: The other arguments; each of them is combined with each seed.
         at_once: Number of seeds in a cell.
     """
     name = f"{function.__module__}:{function.__name__}"
@@ -267,6 +267,6 @@ def rounds_of(
 def misses(
     confidence: Confidence, state: Posterior, X: Tensor, truth: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Distance [n] of the function from the centre of the bounds at X [n d], and half width [n] of the bounds."""
+    """Distance [n] between the function and the centre of the bounds at X [n d], and half width [n] of the bounds."""
     lower, upper = confidence.interval(state, X)
     return (truth - (lower + upper) / 2).abs(), (upper - lower) / 2

@@ -1,8 +1,8 @@
 """Flynn & Reeb (2024), "Tighter confidence bounds for sequential kernel regression", arXiv:2403.12732, Sec. 7.
 
-The synthetic contextual bandit (``experiments.problems.RKHSBandit``): T = 1000 rounds of 100 new arms, norm 10,
-Gaussian noise 0.1, delta = 0.01, ten seeds. Table 1 and figures 2 and 4 show the same runs. The studies go beyond the
-paper: validity of the bounds, the optimality gap, an unknown norm, and sketches.
+The problem is the synthetic contextual bandit (``experiments.problems.RKHSBandit``): T = 1000 rounds of 100 new arms,
+norm 10, Gaussian noise 0.1, delta = 0.01, ten seeds. Table 1 and figures 2 and 4 show the same runs. The studies are
+not in the paper: validity of the bounds, the optimality gap, an unknown norm, and sketches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KERNELS: dict[str, dict[str, Any]] = {
     "Matérn 3/2 0.5": {"kernel": "matern32", "lengthscale": 0.5},
     "Matérn 3/2 0.2": {"kernel": "matern32", "lengthscale": 0.2},
 }
-"""Name of a problem -> kernel and lengthscale."""
+"""Kernel and lengthscale, by the name of a problem."""
 
 METHODS = ("cmm-ucb", "dmm-ucb", "amm-ucb", "ay-gp-ucb", "igp-ucb", "random")
 """The methods, in the order of tables and legends."""
@@ -177,7 +177,7 @@ _FAILED = "failed: "
 
 
 def validity(quick: bool) -> Plan:
-    """Failures of any bound, at any round and any of 200 points, in 1000 runs of 300 adaptive rounds."""
+    """Share of 1000 runs of 300 adaptive rounds in which a bound fails, at any round and any of 200 points."""
     runs = 1000
     rounds = 300
     if quick:
@@ -196,7 +196,7 @@ def validity(quick: bool) -> Plan:
 
 
 def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
-    """Whether each bound ever failed beside the function, in one run of DMM-UCB on fixed arms."""
+    """Whether each bound ever failed to contain the function, in one run of DMM-UCB on fixed arms."""
     kernel = ("rbf", "matern52", "matern32", "matern12")[seed % 4]
     problem = RKHSBandit(
         kernel, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed
@@ -321,7 +321,7 @@ def _final_regret(rows: Frame) -> Frame:
 
 
 def _relative_to(baseline: str, rows: Frame) -> Frame:
-    """Regret of every method, summed over the problems, over that of one method."""
+    """Regret of every method, summed over the problems, divided by the regret of the ``baseline``."""
     total = _final_regret(rows).iloc[-1]
     return (total / total[baseline]).to_frame().T.set_axis([f"sum against {baseline}"])
 
@@ -370,7 +370,7 @@ _UNSEEN: list[dict[str, Any]] = [
     {"kernel": "matern32", "lengthscale": 0.7, "dim": 3, "norm": 20.0},
     {"kernel": "rbf", "lengthscale": 0.3, "dim": 3, "norm": 3.0},
 ]
-"""Problems that no table has."""
+"""Problems that are in no table."""
 
 
 def multiple(quick: bool) -> Plan:
@@ -427,7 +427,7 @@ def sketch(quick: bool) -> Plan:
 
 
 def _widths(kernel: str, lengthscale: float, n: int, sizes: Sequence[int]) -> dict[str, float]:
-    """The mean of upper bound - f, of three kinds on the exact posterior, of CMM on sketches of so many anchors."""
+    """The mean of upper bound - f, for three kinds on the exact posterior, and for CMM on sketches of given sizes."""
     problem = RKHSBandit(kernel, lengthscale, seed=1)
     X = torch.rand(n, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     Z = torch.rand(300, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

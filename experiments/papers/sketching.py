@@ -1,12 +1,12 @@
 """EK-UCB (Zenati et al. 2022, arXiv:2202.05638, App. F) and BKB (Calandriello et al. 2019, arXiv:1903.05594).
 
-Three contextual environments with ten actions (``experiments.problems.contextual``), T = 1000 rounds, ridge = mu = 10,
-bounds ``mean + 0.1 sqrt(leverage)`` without a guarantee, and the protocol of the authors' code: action 0.82 is pulled
-in one uncounted round before the first. Regret is against the best action on offer; the authors' is against the best
-of all reals. SupK-UCB has the multiplier 1, as in their code: with 0.1 its bounds exclude arms before any observation.
-The oversampling of CBKB and CBBKB is 10 C, as there, with C = 1 for CBKB.
+There are three contextual environments with ten actions (``experiments.problems.contextual``), T = 1000 rounds, ridge =
+mu = 10, and bounds ``mean + 0.1 sqrt(leverage)`` without a guarantee. As in the authors' code, action 0.82 is pulled in
+one uncounted round before the first. Regret is relative to the best offered action; the authors' is relative to the
+best real number. As in their code, SupK-UCB has the multiplier 1 (with 0.1 its bounds exclude arms before any
+observation), and the oversampling of CBKB and CBBKB is 10 C, with C = 1 for CBKB.
 
-The numbers of the figures are not those of the prints; 1 to 9 show the same runs, 13 is BKB's figure 2.
+The figures have other numbers than in print. Figures 1 to 9 show the same runs, and 13 is figure 2 of BKB.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kbo.kernels import freeze
 from kbo.regression import KernelRidge, LeverageResampling, NystromRidge
 
 ENVIRONMENTS = {"Chessboard": "chessboard", "Step Diagonal": "step-diagonal", "Bump": "bump"}
-"""Name of an environment in pictures -> its problem."""
+"""The name of a problem, by the name of the environment in pictures."""
 
 RIDGE = 10.0
 RIDGES = (1.0, 10.0, 100.0)
@@ -61,7 +61,7 @@ _AUTHORS = {
     "c-bkb": ("63 ± 10", "423 ± 47", "15-32"),
     "c-bbkb": ("424 ± 94", "713 ± 19", "84 ± 72"),
 }
-"""Three runs of the authors' code, scored like ours. It samples with another probability than the paper's eq. 41."""
+"""Three runs of the authors' code, with regret as here. It samples with another probability than the paper's eq. 41."""
 
 
 def methods(ridge: float) -> dict[str, BanditMethod]:
@@ -120,7 +120,7 @@ _SHOWN = {
     4: ("cumulative regret against CPU time, {environment}, one thread", _CPU),
     7: ("size of the dictionary, {environment}, ridge {ridge:g}", {**_SIZE, "band": "quartiles"}),
 }
-"""Number of the first figure of three -> title and look of the picture."""
+"""Title and look of the picture, by the number of the first of three figures."""
 
 
 def regularisation(environment: str, quick: bool) -> Plan:
@@ -144,7 +144,7 @@ def _at_ridges(rows: Frame) -> Frame:
 
 def dictionaries(quick: bool) -> Plan:
     """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
-    # It takes points of which more than a hundredth of the ridge is unexplained.
+    # It takes a point if more than a hundredth of the ridge is unexplained there.
     kind = {"kind": "greedy", "threshold": 0.1}
     greedy = BanditMethod("greedy", "ek-ucb", RIDGE, _MULTIPLIER, kind)
     names = {problem: name for name, problem in ENVIRONMENTS.items()}
@@ -190,8 +190,8 @@ def _beside(table: Frame, figures: Mapping[str, Sequence[str]]) -> list[str]:
 def starvation(quick: bool) -> Plan:
     """BKB's figure 2: a draw from a GP, observed on [0, 0.5] only; three posteriors on [0, 1]; always quick.
 
-    The kernel is ``exp(-100 |x - x'|^2 / 2)``, a lengthscale of 0.1; the noise has standard deviation 0.1, the ridge is
-    its square. DTC and SoR (the sketch without ``k - |z|^2``) have the same dictionary, drawn by BKB.
+    The kernel is ``exp(-100 |x - x'|^2 / 2)``, with lengthscale 0.1. The noise has standard deviation 0.1, and the
+    ridge is its square. DTC and SoR (the sketch without ``k - |z|^2``) have the same dictionary, drawn by BKB.
     """
     kernel = stationary_kernel("rbf", 0.1)
     generator = torch.Generator().manual_seed(1)

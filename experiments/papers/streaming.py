@@ -1,12 +1,12 @@
 """Durand, Maillard & Pineau (2018), JMLR 19: streaming kernel regression with adaptive mean, variance and ridge.
 
-One function on [0, 1] (``experiments.problems.StreamingBandit``): 100 fixed arms, Gaussian noise 0.1, norm 2.06.
-Methods are given a norm of at most 5, delta = 0.1, and a noise level in [0.01, 1]; oracles are given 0.1, "fixed" takes
-1 for it.
+The problem is one function on [0, 1] (``experiments.problems.StreamingBandit``) with 100 fixed arms, Gaussian noise 0.1
+and norm 2.06. Methods get a norm bound of 5, delta = 0.1, and a noise level in [0.01, 1]. Oracles get the level 0.1,
+and "fixed" methods use 1.
 
-Figures 1 to 5 and the study "width" are in ``streaming_uniform``, where points are drawn uniformly. The numbers of the
-figures follow the story of the paper and not the order of its prints. The other studies, of noise bounds: their
-coverage, noise outside of the assumptions, and regret in long runs.
+Figures 1 to 5 and the study "width" are in ``streaming_uniform``, with points drawn uniformly. The figures are numbered
+by topic, and not as in print. The other studies are on noise bounds: their coverage, noise that violates the
+assumptions, and regret in long runs.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ UCB = [
     BanditMethod(ADAPTIVE),
     BanditMethod(MIXTURE),
 ]
-"""Methods of figure 6: given the noise level, given its upper bound, and given as much but adaptive."""
+"""Methods of figure 6: with the noise level, with its upper bound, and adaptive with its upper bound."""
 
 TS = [
     BanditMethod("kernel-ts-oracle"),
@@ -102,7 +102,7 @@ TS = [
 
 
 def _cells(methods: Sequence[BanditMethod], quick: bool) -> list[Cell]:
-    """All seeds; a few of methods whose steps take much longer."""
+    """The runs with all seeds, or with few seeds for methods whose steps take much longer."""
     played = [problem(quick)]
     if quick:
         return bandits.cells(played, methods, 2)
@@ -113,7 +113,7 @@ def _cells(methods: Sequence[BanditMethod], quick: bool) -> list[Cell]:
 
 
 def at_rounds(marks: Iterable[int], rows: Frame) -> Frame:
-    """The rows up to so many rounds, as problems of their own."""
+    """The rows up to each number of rounds in ``marks``, as separate problems."""
     return concatenate(rows[rows["round"] <= T].assign(problem=f"T = {T}") for T in marks)
 
 
@@ -150,7 +150,7 @@ def regret(methods: list[BanditMethod], title: str, quick: bool) -> Plan:
 class Lemma3(SubGaussian, WidthConfidence):
     """Lemma 3 (after Wang & de Freitas 2014), for draws from ``N(mean, v^2 sigma^2 / ridge covariance)``, Sec. 6.4.
 
-    It is a lemma only at ridge ``noise_std^2``, for one round at a time, and not equivariant to units, as printed: with
+    As printed, it holds only at ridge ``noise_std^2`` and for one round at a time, and depends on the units. With
     ``g = log_det / 2``,
     ``v^2 = B^2 + sqrt(8 g ln(2/delta)) + sqrt(2 ln(4/delta)) B + 2 g + 2 sigma ln(2/delta)``.
     """
@@ -281,7 +281,7 @@ def watch(
 
 
 def _reach(confidence: Confidence, state: Posterior, arms: Tensor, truth: Tensor) -> float:
-    """The largest ``|f - centre| / half width`` over the arms; 0 as long as there are no bounds."""
+    """The largest ``|f - centre| / half width`` over the arms; 0 while there are no bounds."""
     if not confidence.finite_on(state):
         return 0.0
     error, half = misses(confidence, state, arms, truth)
@@ -291,7 +291,7 @@ def _reach(confidence: Confidence, state: Posterior, arms: Tensor, truth: Tensor
 def _watched(
     forms: list[str], noise: str, seeds: Sequence[int], rounds: int, noise_upper: float | None
 ) -> list[Cell]:
-    """Runs that are watched, of every form with every seed."""
+    """Runs of ``watch``, of every form with every seed."""
     arguments = [
         {"form": form, "noise": noise, "rounds": rounds, "noise_upper": noise_upper}
         for form in forms
@@ -320,7 +320,7 @@ def coverage(quick: bool) -> Plan:
 
 
 def outside(quick: bool) -> Plan:
-    """Failures with noise outside of the assumptions: Laplace, and rare spikes; 300 runs each."""
+    """Failures with noise that violates the assumptions: Laplace, and rare spikes; 300 runs each."""
     runs = 300
     rounds = 300
     if quick:
@@ -360,7 +360,7 @@ def _counts(by: list[str], rows: Frame) -> Frame:
 
 
 def slope(quick: bool) -> Plan:
-    """Regret a round near the end of 5000 rounds, of adaptive methods and of the one that is given the noise level."""
+    """Regret per round near the end of 5000 rounds, of adaptive methods and of the method with the noise level."""
     rounds = 5000
     seeds = 20
     tail = 1000

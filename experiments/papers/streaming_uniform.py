@@ -22,7 +22,7 @@ from kbo.regression import FixedPoints, KernelRidge, Posterior
 
 UPPER = 1.0
 LOWER = 0.01
-"""Bounds of the noise level that are known beforehand; it is 0.1."""
+"""Known bounds on the noise level, which is 0.1."""
 
 DELTA = 0.1
 """Probability of failure."""
@@ -44,7 +44,7 @@ def problem(quick: bool, rounds: int = 2000, every: int = 20) -> BanditProblem:
 
 
 class _FixedGain(DurandNoiseBounds):
-    """Noise bounds for a ridge that stays: the log-determinant is that at the ridge."""
+    """Noise bounds for a fixed ridge: the log-determinant is computed at this ridge."""
 
     def deviation(self, state: Posterior) -> float:
         return 2 * math.log(1 / self.event_delta) + float(state.at(self.ridge).log_det())
@@ -56,9 +56,9 @@ _FIXED: dict[str, type[DurandNoiseBounds]] = {
     FIXED_RIDGE: DurandNoiseBounds,
     FIXED_GAIN: _FixedGain,
 }
-"""Noise bounds that are computed at the first ridge, ``upper^2 / C^2``, which stays.
+"""Noise bounds at the first ridge, ``upper^2 / C^2``, which does not change.
 
-The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
+The first has the information gain at ``lower^2 / C^2``, which the adaptive form needs; the second at the ridge itself.
 """
 
 _MIXTURES = {"amm-adaptive": "amm", "dmm-adaptive": "dmm", "cmm-adaptive": "cmm"}
@@ -81,7 +81,7 @@ FORMS = {
     "mixture": BanditMethod(MIXTURE),
     **dict.fromkeys(_FIXED, BanditMethod(FIXED)),
 }
-"""Forms of noise bounds and envelopes -> the method that has them."""
+"""The method, by the form of its noise bounds and envelope."""
 
 
 def _make(form: str) -> Method:
@@ -93,11 +93,11 @@ def _make(form: str) -> Method:
 
 
 def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
-    """Noise bounds, ridge, height of the envelope above f and its half width, every so many observations of a form.
+    """Noise bounds, ridge, and the envelope's height above f and half width, after every ``every`` observations.
 
     Returns:
-        ``round``, ``ridge``; ``upper`` and ``lower`` bound of the noise level where there are any; ``above`` and
-        ``half``, means over the arms, where there is an envelope.
+        Rows with ``round`` and ``ridge``; ``upper`` and ``lower`` bound on the noise level, if there are any; ``above``
+        and ``half``, means over the arms, if there is an envelope.
     """
     environment = problem(quick=False).environment(seed)
     generator = torch.Generator().manual_seed(40_000 + seed)
@@ -131,7 +131,7 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
 
 
 def _cells(names: Iterable[str], quick: bool) -> list[Cell]:
-    """Runs of forms; the expensive ones are looked at after every hundred observations only."""
+    """Runs of forms; expensive forms are measured only after every hundred observations."""
     rounds = 1000
     seeds = 20
     every = {"cmm": 100, "cmm-adaptive": 100}

@@ -1,7 +1,7 @@
 """Bandit problems, noisy test functions and tuning tasks; no algorithms.
 
-They raise InvalidInput for arguments out of range, and draw from generators of their own, which follow from the
-argument ``seed``.
+They raise InvalidInput for arguments out of range, and draw from their own generators, which the argument ``seed``
+determines.
 """
 
 import functools

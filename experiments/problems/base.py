@@ -1,4 +1,4 @@
-"""What problems share: the base class of those to tune, bandits with the same arms in every round, and seeds."""
+"""Base classes of problems: tuning problems, and bandits with the same arms in every round; seeds and generators."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kbo.space import Params, Space
 
 
 class TuningProblem(ABC):
-    """Something to tune, called with parameters of its space; smaller is better.
+    """A problem to tune: a function of parameters of its space; smaller values are better.
 
     Attributes:
-        name: Its name in tables.
-        space: Its parameters.
-        optimum: The least value without noise, if it is known.
-        constraints: Names of the measured quantities that shall be at most 0.
+        name: The name in tables.
+        space: The search space.
+        optimum: The smallest value without noise; None if it is unknown.
+        constraints: Names of the measured quantities that must be at most 0.
     """
 
     name: str
@@ -34,10 +34,10 @@ class TuningProblem(ABC):
 
     @abstractmethod
     def __call__(self, params: Params) -> float | dict[str, float]:
-        """One noisy evaluation, as ``kbo.minimize`` takes it."""
+        """One noisy evaluation, in the form for ``kbo.minimize``."""
 
     def noiseless(self, params: Params) -> float | None:
-        """The value without noise, if it is known."""
+        """The value without noise; None if it is unknown."""
         return None
 
     def feasible(self, params: Params) -> bool:
@@ -45,7 +45,7 @@ class TuningProblem(ABC):
         return True
 
     def renew(self) -> None:  # noqa: B027
-        """Draw the noise from the system from now on."""
+        """Seed the noise anew from the system."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -60,7 +60,7 @@ class FixedArms(Bandit):
     fixed_arms: Tensor
 
     def checked(self, index: int) -> int:
-        """The index, if it is that of an arm."""
+        """The index after a check that it is the index of an arm."""
         if not 0 <= index < self.n_arms:
             raise InvalidInput(
                 f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}."
@@ -69,13 +69,13 @@ class FixedArms(Bandit):
 
 
 class RowNumbers:
-    """The row numbers of known points, for functions that are known, or must be the same to the last bit, there."""
+    """The row numbers of known points, for functions with known values there, which must be equal to the last bit."""
 
     def __init__(self, points: Tensor) -> None:
         self._numbers = {tuple(row): i for i, row in enumerate(points.tolist())}
 
     def __call__(self, X: Tensor) -> Tensor:
-        """Row numbers [n] of X [n d]; -1 for rows that are no known point."""
+        """Row numbers [n] of points X [n d]; -1 for a point that is not known."""
         numbers = [self._numbers.get(tuple(row), -1) for row in X.tolist()]
         return torch.tensor(numbers, dtype=torch.long, device="cpu")
 
@@ -105,7 +105,7 @@ def generators(*seeds: int) -> list[torch.Generator]:
 
 
 def seed_or_drawn(seed: int | None) -> int:
-    """A given seed, or one that the system draws."""
+    """The given seed, or a seed drawn by the system if it is None."""
     if seed is None:
         return torch.Generator().seed() % 2**31
     return checks.seed(seed)

@@ -22,7 +22,7 @@ DIMENSIONS = (2, 3, 5, 10, 20, 40)
 """Dimensions of bbob; those of bbob-mixint begin with 5."""
 
 NOISES = {"none": 0.0, "gauss": NOISE_LEVEL, "heavy": NOISE_LEVEL, "gauss-0.5": 0.5, "gauss-2": 2.0}
-"""Standard deviations of the noise, in interquartile ranges of the function, by name; of "heavy" that of "gauss"."""
+"""Standard deviations of the noise by name, in interquartile ranges of the function; "heavy" is scaled like "gauss"."""
 
 _GAUSS_TO_T3 = 0.6744897501960817 / 0.7648923284043453
 """Ratio of the upper quartiles of the standard normal distribution and Student's t with three degrees of freedom."""
@@ -34,8 +34,8 @@ _MIXINT_SCALES = {
     **dict.fromkeys((3, 4, 13, 15, 20, 24), 0.1),
     **dict.fromkeys((17, 19, 23), 10.0),
 }
-"""Factors other than 1 of the functions of bbob-mixint (Tušar, Brockhoff and Hansen 2019): their optimal values are
-those of bbob, multiplied by them."""
+"""Factors of functions of bbob-mixint, if not 1: optimal values are those of bbob times the factor (Tušar, Brockhoff
+and Hansen 2019)."""
 
 
 class BBOB(TuningProblem):
@@ -48,12 +48,12 @@ class BBOB(TuningProblem):
         noise: "none"; "gauss", with a standard deviation of 5% of the function's interquartile range over the box
             (1024 Sobol points); "gauss-0.5" and "gauss-2", with a half and twice that range; or "heavy", Student's t
             with 3 degrees of freedom and the same quartiles as "gauss".
-        integers: The function of bbob-mixint, with four fifths of its parameters whole numbers, instead of that of
-            bbob, on [-5, 5]^dim.
+        integers: Whether the function is of bbob-mixint, with four fifths of its parameters whole numbers; otherwise it
+            is of bbob, on [-5, 5]^dim.
         seed: Seed of the noise; None draws from the system.
 
     Attributes:
-        solution: The parameters with the least value, of bbob.
+        solution: The parameters with the smallest value; for bbob only.
 
     Raises:
         InvalidInput: An argument is out of range.
@@ -98,7 +98,7 @@ class BBOB(TuningProblem):
             self.noise_scale = NOISES[noise] * float(spread)
 
     def reseed(self, seed: int) -> None:
-        """Draw the noise from another seed from now on."""
+        """Seed the noise anew."""
         self._rng = torch.Generator().manual_seed(seed)
 
     def __call__(self, params: Params) -> float:

@@ -1,4 +1,4 @@
-"""A choice among functions of COCO, each with parameters of its own: a tuning problem with conditional parameters."""
+"""A choice among functions of COCO, each with its own parameters: a tuning problem with conditional parameters."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SIZES = (2, 3, 5)
 class ChoiceOfFunction(TuningProblem):
     """Three functions of bbob with 2, 3 and 5 parameters, as the options of one parent.
 
-    Each is measured in its interquartile ranges over its box (1024 Sobol points), above its least value; the least
-    values of the options are drawn from [0, 0.3], and the smallest is 0. So the options differ by less than each of
-    them does over its box.
+    The unit of each function is its interquartile range over its box (1024 Sobol points). Each function is shifted so
+    that its smallest value is a random number in [0, 0.3], and 0 for one of them. So the options differ by less than
+    each function varies over its box.
 
     Args:
         functions: The numbers of three functions of bbob.
-        instance: Number of their instance, which also decides the least values.
+        instance: Number of their instance, which also decides the smallest values.
         noise: A key of ``experiments.problems.bbob.NOISES`` other than "heavy".
         seed: Seed of the noise; None draws from the system.
 

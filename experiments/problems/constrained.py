@@ -1,4 +1,4 @@
-"""Test functions with constraints that are measured, both with noise."""
+"""Test functions with measured constraints; objective and constraints have noise."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ _FUNCTIONS: dict[str, tuple[Callable[[], ConstrainedSyntheticTestFunction], list
         [3.4999999999999996, 0.7, 17.0, 7.3, 7.8, 3.3502146661011083, 5.286683229760325],
     ),
 }
-"""Functions with their best points: the best of 2^19 Sobol points, of SLSQP from 80 starts and of random steps around
-it, which are feasible to the last digit. Those of the pressure vessel and of the welded beam are better than the
+"""Functions with their best points: the best of 2^19 Sobol points, of SLSQP from 80 starts, and of random steps around
+it. The points are feasible to the last digit. For the pressure vessel and the welded beam they are better than the
 published optima, since BoTorch rounds two of the parameters in the objective only, and has another buckling load."""
 
 

@@ -20,10 +20,10 @@ ACTIONS = (0.08, 0.70, 0.82, 0.28, 0.63, 0.0, 0.05, 0.50, 0.81, 0.04)
 
 
 class ContextualBandit(Bandit):
-    """Every round shows a context x, uniform in [0, 1]^d, and offers the joint points (x, a) of ten actions a.
+    """A bandit with contexts: each round has a context x, uniform in [0, 1]^d, and the points (x, a) of ten actions a.
 
-    The rewards have edges or kinks, so they are in the RKHS of no smooth kernel: ``norm_bound`` is a nominal number and
-    a bound that rests on it has no guarantee. The best of the ten actions is often below the best of all real numbers.
+    The rewards have edges or kinks, so no RKHS of a smooth kernel contains them. ``norm_bound`` is nominal, and a bound
+    that uses it has no guarantee. The best of the ten actions is often worse than the best real number.
 
     Args:
         lengthscale: Lengthscale of the Gaussian kernel on (x, a); on ``Bump``, 0.1 makes all contexts nearly
@@ -77,7 +77,7 @@ class ContextualBandit(Bandit):
 
 
 class Bump(ContextualBandit):
-    """``max(0, 1 - |a - 0.81| - <w, x - x0>)`` for contexts of five numbers."""
+    """The reward ``max(0, 1 - |a - 0.81| - <w, x - x0>)``, with contexts of five numbers."""
 
     context_dim = 5
 
@@ -114,18 +114,18 @@ class StepDiagonal(ContextualBandit):
         return torch.where(upper, 1.0, torch.where(lower, 0.5, 0.0)).to(a)
 
 
-# Data sets that scikit-learn ships, and the principal components that are kept; None keeps the features.
+# Data sets of scikit-learn, and the number of principal components that are used; None uses the features.
 _COMPONENTS = {"digits": 10, "wine": None, "breast_cancer": None}
 
 
 class ClassificationBandit(Bandit):
-    """Every round shows a random example; the arms are its possible classes; the reward is 1 for the right one, else 0.
+    """Classification as a bandit: a round shows an example, and the arms are its classes; the right one has reward 1.
 
-    With probability ``flip`` a reward is reported the wrong way round, so the mean reward is ``1 - flip`` for the right
-    class and ``flip`` for every other one. A row of the arms is the features, scaled to [0, 1], and the class as
-    one-hot columns of length 1/sqrt(2), so that two classes are at distance 1. Rewards are 0 or 1, so the
-    noise is 0.5-sub-Gaussian whatever ``flip`` is: that is ``noise_std``. The mean reward is defined on examples only,
-    and ``norm_bound`` is nominal: the norm of a function that separates the classes is not known.
+    Other classes have reward 0. With probability ``flip`` the reward is inverted, so the mean reward is ``1 - flip``
+    for the right class and ``flip`` for others. An arm is the features, scaled to [0, 1], and the class as one-hot
+    columns of length 1/sqrt(2), so two classes are at distance 1. Rewards are 0 or 1, so the noise is 0.5-sub-Gaussian
+    for any ``flip``, and ``noise_std`` is 0.5. The mean reward is defined only on the examples, and ``norm_bound`` is
+    nominal: the norm of a function that separates the classes is unknown.
 
     Args:
         name: "digits" (ten principal components, 10 classes), "wine" (13 features, 3) or "breast_cancer" (30, 2).
@@ -190,10 +190,10 @@ class ClassificationBandit(Bandit):
         return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
 
     def mean(self, X: Tensor) -> Tensor:
-        """Mean reward [n] of joint points X [n d+A]: an example of the data set and one of the classes each.
+        """Mean reward [n] of joint points X [n d+A]; each is an example of the data set and a class.
 
         Raises:
-            InvalidInput: A row that is no such point; the reward is not known anywhere else.
+            InvalidInput: A row is no such point; the reward is unknown elsewhere.
         """
         return self.flip + (1 - 2 * self.flip) * self._right(X).to(X)
 

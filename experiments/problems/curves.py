@@ -1,4 +1,4 @@
-"""Learning curves of real trainings, recorded: what a pruner saves, and what that costs, without training anything."""
+"""Recorded learning curves of real trainings. They show what a pruner saves and loses, without any training."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kbo.space import Float, Int, Params, Space
 FILE: Path = Path(__file__).with_name("curves.npz")
 
 STEPS = 30
-"""Reports of a whole training."""
+"""Number of reports of a whole training."""
 
 _ALIKE = 11
-"""Trainings whose noise is taken to be alike."""
+"""Number of trainings with similar results whose noise is assumed to be alike."""
 
 _NETWORK = Space(
     {
@@ -56,7 +56,7 @@ SPACES: dict[str, Space] = {
     "trees-cancer": _TREES,
     "trees-diabetes": _TREES,
 }
-"""The parameters of each set of trainings."""
+"""The search space of each set of trainings."""
 
 
 @cache
@@ -67,12 +67,13 @@ def _recorded(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 class TrainingCurves(TuningProblem):
-    """A training with one of 200 recorded parameters; its validation error, reported after every step.
+    """A training with one of 200 recorded parameters. The validation error is reported after every step.
 
-    Every parameter vector was trained twice, with other splits, starts and orders of the data. An evaluation replays
-    the mean of both curves plus noise: a standard normal number times the difference over sqrt(2) of the two curves of
-    one of the eleven parameter vectors with the nearest final means, since two curves alone say little of their
-    variance. It is at least 0. Smaller values are better. The space is the table of the recorded parameters.
+    Every parameter vector was trained twice, with different splits, starts and orders of the data. An evaluation
+    replays the mean of both curves plus noise, at least 0. The noise is a standard normal number times the difference
+    of two curves, divided by sqrt(2). These two curves are of one of the eleven parameter vectors with the nearest
+    final means, since the two own curves say little about the variance. Smaller values are better. The space is the
+    table of the recorded parameters.
 
     Args:
         name: A key of ``SPACES``: networks, linear models and boosted trees on small data of scikit-learn.

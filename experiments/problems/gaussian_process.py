@@ -1,4 +1,4 @@
-"""A draw of a Gaussian process on a box (Contal et al. 2015, Sec. 4), exact to rounding whatever the number of arms."""
+"""A draw of a Gaussian process on a box (Contal et al. 2015, Sec. 4), exact to rounding for any number of arms."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _DEVIATIONS = 8.5
-"""Standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64."""
+"""Number of standard deviations of the spectral density that are used: exp(-8.5^2 / 2) is the precision of float64."""
 
 _MOST_COEFFICIENTS = 2**24
-"""Coefficients that a function may have, 128 MiB."""
+"""Largest number of coefficients of a function: 128 MiB."""
 
 _BLOCK = 2**21
-"""Numbers in memory at once while the function is evaluated."""
+"""Number of values in memory at the same time while the function is evaluated."""
 
 
 def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
-    """Features whose inner products are the Gaussian kernel in one dimension, as far as points are ``side`` apart.
+    """Features whose inner products are the Gaussian kernel in one dimension, for points at most ``side`` apart.
 
     The kernel is the integral of ``cos(w (x - z))`` over its spectral density, normal with variance 1 / lengthscale^2.
     The trapezoid rule of step h turns it into the sum of the kernel over the shifts ``x - z + 2 pi i / h``: the nearest
@@ -49,13 +49,13 @@ def _highest(side: float, lengthscale: float) -> int:
 class GaussianProcessBandit(FixedArms):
     """A function drawn from a Gaussian process with a Gaussian kernel, on arms drawn uniformly from a box.
 
-    The kernel is a product over the coordinates, so products of ``fourier_features`` of the coordinates are features of
-    it, and the function is their sum with independent standard normal coefficients. Its values at any points of the
+    The kernel is a product over the coordinates, so products of ``fourier_features`` of the coordinates are its
+    features. The function is their sum with independent standard normal coefficients. Its values at any points of the
     box have the covariance of the kernel to rounding; drawing them directly would cost the cube of their number.
 
-    A draw of a Gaussian process has no finite norm in the RKHS of its kernel. This one has as many coefficients as
-    rounding can distinguish, and ``norm_bound``, the norm of those, is its norm in the RKHS of the features. It grows
-    with the box and is too large to be useful to a method: take it as nominal.
+    A draw of a Gaussian process has no finite norm in the RKHS of its kernel. Here the number of coefficients is
+    finite: more could not be distinguished from rounding. ``norm_bound`` is the norm of the coefficients, the norm in
+    the RKHS of the features. It grows with the box and is too large to be useful for a method, so it is nominal.
 
     Args:
         n_points: Arms.
@@ -69,7 +69,7 @@ class GaussianProcessBandit(FixedArms):
         coefficients: Coefficients of the products of features, one axis of m numbers for each coordinate.
 
     Raises:
-        InvalidInput: So many features that the coefficients would not fit.
+        InvalidInput: There are so many features that the coefficients would not fit into memory.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class GaussianProcessBandit(FixedArms):
             raise InvalidInput(
                 f"X has a coordinate outside [0, {self.side:g}]: the function is drawn on that box only."
             )
-        # A matrix product rounds one row otherwise than many, but an arm has one mean, which none may seem to beat.
+        # A matrix product rounds one row differently from many rows, but the mean of an arm must always be the same.
         numbers = self._numbers(X)
         known = numbers >= 0
         means = self._means[numbers]
@@ -131,12 +131,12 @@ class GaussianProcessBandit(FixedArms):
         return torch.where(known, means, self._evaluate(X))
 
     def _evaluate(self, X: Tensor) -> Tensor:
-        """Values [n] at X [n dim], a block of rows after the other."""
+        """Values [n] at X [n dim], computed in blocks of rows."""
         rows = max(1, _BLOCK // len(self.coefficients) ** max(1, self.dim - 1))
         return torch.cat([self._block(part) for part in X.split(rows)])
 
     def _block(self, X: Tensor) -> Tensor:
-        """Values [n] at X [n dim]: the coefficients, contracted with the features of one coordinate after the other."""
+        """Values [n] at X [n dim]: the coefficients, contracted with the features of each coordinate in turn."""
         m = len(self.coefficients)
         features = fourier_features(X, self.side, self.lengthscale)
         contracted = features[:, 0] @ self.coefficients.reshape(m, -1)

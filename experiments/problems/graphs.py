@@ -67,7 +67,7 @@ def shortest_path_features(graph: networkx.Graph[Any]) -> Tensor:
 def random_graphs(count: int, seed: int) -> list[networkx.DiGraph[Any]]:
     """Directed graphs of 5 to 19 nodes, each with its own probability of an edge, between 0.05 and 0.5.
 
-    Every graph has an edge: one without is drawn again. A larger ``count`` adds graphs after the same first ones.
+    Every graph has an edge: a graph without an edge is drawn again. A larger ``count`` only adds graphs at the end.
 
     Raises:
         InvalidInput: ``count`` is no whole number of at least 1.
@@ -79,9 +79,9 @@ def random_graphs(count: int, seed: int) -> list[networkx.DiGraph[Any]]:
 class GraphBandit(FixedArms):
     """Every arm is a random directed graph; rewards are a draw of a Gaussian process with the shortest-path kernel.
 
-    Points are ``shortest_path_features``, so the kernel is linear and a draw is ``<theta, x>`` with standard normal
-    theta [18]. Some graphs share their features, and so their reward. ``PrecomputedKernel(arms @ arms.T)``, with row
-    numbers for points, is the same kernel, as it would be for any other kernel of graphs.
+    Points are ``shortest_path_features``, so the kernel is linear, and a draw is ``<theta, x>`` with standard normal
+    theta [18]. Some graphs have equal features, and so equal rewards. ``PrecomputedKernel(arms @ arms.T)`` is the same
+    kernel, with row numbers as points; any kernel of graphs can be used in this form.
 
     ``norm_bound`` is nominal: theta is longer in about one draw of two million.
 
@@ -120,7 +120,7 @@ class GraphBandit(FixedArms):
 
     def mean(self, X: Tensor) -> Tensor:
         checks.rows("X", X, self.fixed_arms, _LENGTHS)
-        # Column by column: a matrix product rounds one row otherwise than many, and equal arms must have equal means.
+        # Column by column: a matrix product rounds one row differently from many rows, but equal arms need equal means.
         value = torch.zeros_like(X[:, 0])
         for column, weight in zip(X.unbind(-1), self.theta, strict=True):
             value = value + weight * column

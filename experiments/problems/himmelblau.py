@@ -1,4 +1,4 @@
-"""Himmelblau's function with a trend (Contal et al. 2015, Sec. 4), and a kernel of the likeliest lengthscale."""
+"""Himmelblau's function with a trend (Contal et al. 2015, Sec. 4); the kernel has the likeliest lengthscale."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
 class HimmelblauBandit(FixedArms):
     """``-(x^2 + y - 11)^2 - (x + y^2 - 7)^2 + trend (x + y)`` on arms drawn uniformly from [-5, 5]^2.
 
-    Without the trend its four optima are equally good; with it, the one near (3, 2) is the best, unless the trend is so
-    steep that it hides the polynomial. Values are shifted and scaled to mean 0 and standard deviation 1 over a grid of
-    201 by 201 points, whatever the arms, as suits a prior of mean 0 and variance 1.
+    Without the trend, the four optima are equally good. With it, the optimum near (3, 2) is the best, unless the trend
+    is so steep that it hides the polynomial. Values are shifted and scaled to mean 0 and standard deviation 1 over a
+    grid of 201 by 201 points, for a prior with mean 0 and variance 1.
 
     The kernel is Gaussian, with the lengthscale under which noisy values of 100 random arms are likeliest. Its RKHS
     contains no polynomial, so ``norm_bound`` is nominal: a function of norm 15 is within 0.05 of the values, in root

@@ -1,4 +1,4 @@
-"""Tuning problems that train a learner of scikit-learn on data that come with it, on a new split every time."""
+"""Tuning problems that train a learner of scikit-learn on its data sets, with a new split in each evaluation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kbo.space import Choice, Float, Int, Params, Space, When
 
 
 class Learner(TuningProblem):
-    """A learner of scikit-learn, whose score on a part of its data is an objective.
+    """A learner of scikit-learn; the objective is its score on a part of the data.
 
     Args:
-        seed: Seed of all that is random; None draws from the system, as a tuning run should.
+        seed: Seed of all random numbers; None draws from the system, as in a real tuning run.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -49,8 +49,8 @@ class DigitsMLP(Learner):
 class DiabetesSVR(Learner):
     """One minus the R2 of ``SVR`` on a fresh random quarter of the diabetes data; smaller is better.
 
-    Every evaluation draws a new split: at the best settings, near 0.5, the values vary by about 0.05, more than the
-    best settings differ.
+    Every evaluation draws a new split. At the best settings, with values near 0.5, the values vary by about 0.05: more
+    than the best settings differ.
     """
 
     name = "diabetes"
@@ -85,7 +85,7 @@ class LearnerOnData(Learner):
         seed: Seed of all that is random; None draws from the system.
 
     Raises:
-        InvalidInput: An argument is none of these.
+        InvalidInput: An argument has another value.
         MissingExtra: scikit-learn is not installed.
     """
 
@@ -103,7 +103,7 @@ class LearnerOnData(Learner):
         split = self._draw()
         model = _model(self.learner, self._y.dtype == float, dict(params), self._draw())
         with warnings.catch_warnings():
-            # They are about training that ends early, and about small bootstrap samples.
+            # The warnings are about training that ends early, and about small bootstrap samples.
             warnings.simplefilter("ignore", UserWarning)
             return _test_error(model, self._X, self._y, size, split, train_size=size)
 

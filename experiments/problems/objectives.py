@@ -18,7 +18,7 @@ from kbo._base import checks
 from kbo.space import Choice, Float, Int, Params, Space
 
 FUNCTIONS = (1, 2, 6, 8, 13, 14, 15, 17, 20, 21)
-"""Functions of bbob of which pairs are in bbob-biobj (Brockhoff, Auger, Hansen and Tušar 2022)."""
+"""Functions of bbob whose pairs are in bbob-biobj (Brockhoff, Auger, Hansen and Tušar 2022)."""
 
 PAIRS = [(a, b) for i, a in enumerate(FUNCTIONS) for b in FUNCTIONS[i:]]
 """The pairs of bbob-biobj; its problem ``number`` is ``PAIRS[number - 1]``."""
@@ -31,8 +31,8 @@ class SeveralObjectives:
         name: The name of the problem.
         space: Its parameters.
         truth: Returns the values of the objectives without noise.
-        reference: The values above which a point does not count in the hypervolume; by default the upper quartiles
-            over ``points`` points of a Sobol sequence.
+        reference: The reference of the hypervolume: points above it do not count. By default the upper quartiles over
+            ``points`` points of a Sobol sequence.
         noise: The standard deviation of the noise of each objective, in interquartile ranges over these points.
         points: Number of these points.
         seed: Seed of the noise; None draws from the system.
@@ -173,8 +173,8 @@ _FOREST = Space(
 def network(data: str, noise: float = 0.0, seed: int | None = None) -> SeveralObjectives:
     """Return error and prediction time of a neural network on data of ``LearnerOnData``.
 
-    The error is that on a fixed half of the data, after training on the other; the time is the number of
-    multiplications of one prediction, so that it does not depend on the machine.
+    The error is measured on a fixed half of the data, after training on the other half. The time is the number of
+    multiplications of one prediction, which does not depend on the machine.
     """
     split = _Split(data)
 
@@ -263,4 +263,4 @@ HELD_OUT: dict[str, Callable[..., SeveralObjectives]] = {
     "network-diabetes": partial(network, "diabetes"),
     "forest-housing": partial(forest, "housing"),
 }
-"""Problems of which figures are reported; nothing was tuned on them."""
+"""Problems for the reported figures; nothing was tuned on them."""

@@ -19,12 +19,12 @@ _LARGEST = 10**7
 """Points and dimensions that memory can hold."""
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
-"""Name of a kernel -> nu, the smoothness of the Matern kernels."""
+"""The smoothness nu of the Matern kernels, by name."""
 
 
 @tensors_on_cpu
 def stationary_kernel(name: str, lengthscale: float | Tensor) -> Kernel:
-    """The kernel "rbf", "matern52", "matern32" or "matern12" with that lengthscale, in float64.
+    """The kernel "rbf", "matern52", "matern32" or "matern12" with a lengthscale, in float64.
 
     A Python number is rounded to float32, as GPyTorch does; a float64 tensor [] keeps all its digits.
     """
@@ -123,7 +123,7 @@ _RHO = 0.3
 """Lengthscale of the kernel."""
 
 _COORDINATES = 25
-"""Coordinates of the function: those of higher order are zero."""
+"""Number of coordinates of the function that are not zero."""
 
 _SPIKE_PROBABILITY = 0.02
 
@@ -159,12 +159,12 @@ NOISES: dict[str, Callable[[Tensor], Tensor]] = {
 class StreamingBandit(FixedArms):
     """``f(x) = sum_i theta_i phi_i(x)`` in the features of the Gaussian kernel of lengthscale 0.3, on a grid of arms.
 
-    ``phi_i(x) = exp(-x^2 / 2 rho^2) (x / rho)^i / sqrt(i!)`` sum to the kernel, ``sum_i phi_i(x) phi_i(z) = k(x, z)``,
-    and are independent, so the RKHS norm of f is that of theta. Theta has 25 coordinates other than zero, the same
-    for every seed, as the paper has one function. Its maximum over [0, 1] is 0.63, at 0.39.
+    The features ``phi_i(x) = exp(-x^2 / 2 rho^2) (x / rho)^i / sqrt(i!)`` satisfy ``sum_i phi_i(x) phi_i(z) = k(x, z)``
+    and are independent, so the RKHS norm of f is the norm of theta. The paper has one function, so theta is the same
+    for every seed; 25 of its coordinates are not zero. The maximum of f over [0, 1] is 0.63, at 0.39.
 
-    Only "gaussian" and "rademacher" noise is ``noise_std``-sub-Gaussian. "laplace" is sub-Gaussian for no constant, and
-    the constant of "spikes" is far above its standard deviation: the guarantees of methods do not cover them.
+    Only "gaussian" and "rademacher" noise is ``noise_std``-sub-Gaussian. The guarantees of methods do not cover the
+    others: "laplace" is sub-Gaussian for no constant, and the constant of "spikes" is far above its standard deviation.
 
     Args:
         n_arms: Arms, equally spaced in [0, 1], both ends included.

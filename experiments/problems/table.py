@@ -23,22 +23,22 @@ from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 
 _TRAINED_ON = 150
-"""Examples of the 442 that a model is fitted to; the others score it."""
+"""Number of the 442 examples to which a model is fitted; the others are used for its score."""
 
 _LENGTHSCALES = (10**-1.5, 10**1.5)
 _RIDGES = (1e-6, 1e2)
 
 _WORST = -1.0
-"""The smallest R^2 that is reported, so that the worst settings do not set the scale."""
+"""The smallest reported R^2; without a limit, the worst settings would determine the scale."""
 
 
 class TuningTable(FixedArms):
-    """Every arm is a setting of kernel ridge regression, every pull its R^2 on one of a few random splits of the data.
+    """A bandit whose arms are settings of kernel ridge regression; the reward is R^2 on a random split of the data.
 
-    The settings are four kernels times lengthscales (0.03 to 30, in features scaled to [0, 1]) times ridges (1e-6 to
-    100), both evenly on a logarithmic scale. All values are computed when the first table of a size is made (some
+    The settings combine four kernels, lengthscales (0.03 to 30, in features scaled to [0, 1]) and ridges (1e-6 to 100),
+    the last two evenly on a logarithmic scale. All values are computed when the first table of a size is made (some
     seconds) and kept for the process; every seed has the same table. A pull draws the split, so the noise is that of
-    the task: bounded, but neither Gaussian nor equally large for all arms. ``noise_std`` is its largest standard
+    the task: bounded, but neither Gaussian nor of equal size for all arms. ``noise_std`` is the largest standard
     deviation among the settings with at least half of the best mean R^2. ``norm_bound`` is nominal: a function of norm
     13 is within 0.03 of the mean values, in root mean square.
 
@@ -100,7 +100,7 @@ class TuningTable(FixedArms):
         """R^2 [n] of the arms X [n 6], averaged over the splits.
 
         Raises:
-            InvalidInput: A row that is no arm; values are known for arms only.
+            InvalidInput: A row is no arm; values are known for arms only.
         """
         if X is self.fixed_arms:
             return self._means
@@ -161,7 +161,7 @@ def _table(n_lengthscales: int, n_ridges: int, n_splits: int) -> Tensor:
 
 
 def _scores(gram: Tensor, y: Tensor, train: Tensor, test: Tensor, ridges: Tensor) -> Tensor:
-    """R^2 [r] on ``test`` of kernel ridge regression on ``train``, less the mean of its targets, by ridge [r]."""
+    """R^2 [r] on ``test`` of kernel ridge regression on ``train`` with centred targets, for each ridge [r]."""
     centre = y[train].mean()
     spectrum, basis = torch.linalg.eigh(gram[train][:, train])
     weights = (basis.T @ (y[train] - centre)).unsqueeze(-1) / (spectrum.unsqueeze(-1) + ridges)

@@ -1,9 +1,10 @@
-"""Trains what ``experiments.problems.TrainingCurves`` replays, and writes its file: some minutes, once.
+"""Training of the learners that ``experiments.problems.TrainingCurves`` replays; it writes their file in some minutes.
 
     python -m experiments.problems.training_curves
 
-Small networks, linear models and boosted trees of scikit-learn on data that come with it, each with random parameters
-and twice with other splits, starts and orders. After every step the error on the half that is not trained on is kept.
+The learners are small networks, linear models and boosted trees of scikit-learn on its data sets. Each has random
+parameters and is trained twice, with different splits, starts and orders. The error on the other half of the data is
+stored after every step.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from sklearn.preprocessing import StandardScaler
 from experiments.problems.curves import FILE, SPACES, STEPS
 
 CONFIGURATIONS = 200
-"""Random parameters of each set of trainings."""
+"""Number of random parameters in each set of trainings."""
 
 REPEATS = 2
-"""Trainings with each of them."""
+"""Number of trainings with each of them."""
 
 
 def split(data: Any, seed: int) -> tuple[Any, Any, Any, Any]:

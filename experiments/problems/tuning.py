@@ -70,10 +70,11 @@ def levy(dim: int = 4, noise_std: float = 1.0, seed: int | None = None) -> Noisy
 
 
 class TreeFunction(TuningProblem):
-    """The tree of Jenatton et al. (2017, Section 5): two choices decide which of four squares counts, without noise.
+    """The tree of Jenatton et al. (2017, Section 5): two choices select one of four squares, without noise.
 
-    The values of a branch are the square of its own parameter, a constant, and a parameter that two branches share. The
-    minima of the squares are drawn from [-0.6, 0.6], so that none is in the middle of its range.
+    The value of a branch is the square of its own parameter (relative to its minimum), plus a constant, plus a
+    parameter that two branches share. The minima are drawn from [-0.6, 0.6], so that they are not in the middle of
+    their ranges.
 
     Args:
         seed: Seed of the minima; None draws from the system.
@@ -116,7 +117,7 @@ class TreeFunction(TuningProblem):
 class GridBandit(TuningProblem):
     """The negative of a function of RKHS norm 5 (Matern 5/2, lengthscale 0.3) on a grid of arms, observed with noise.
 
-    Arms may be pulled again and again, and with noise as large as the function's spread they have to be.
+    Arms may be pulled several times. With noise as large as the spread of the function this is necessary.
 
     Args:
         side: Arms along each axis.

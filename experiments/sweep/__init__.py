@@ -1,4 +1,7 @@
-"""Sweeps: cells of work, run in local processes or on Ray, resumed where they stopped."""
+"""Sweeps: independent cells of work, in local processes or on Ray, which can be resumed.
+
+``cells``: a cell, and the folder of finished cells. ``runner``: a sweep of cells. ``threads``: threads of PyTorch.
+"""
 
 from kbo._base.extras import require
 

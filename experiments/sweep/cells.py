@@ -1,8 +1,8 @@
-"""Cells, the pieces of work of an experiment, and the folder of those that are done.
+"""Cells, the pieces of work of an experiment, and the folder of finished cells.
 
-A finished cell is one parquet file, written in one step, so it is never half there. It stores its function and
+A finished cell is one parquet file, written in one step, so it is always complete. It stores its function and
 arguments, and its name contains a hash of them, so a changed definition is a new cell. A checksum in its metadata
-covers every other byte of the file, so a damaged one is noticed and done again.
+covers all other bytes of the file, so a damaged file is noticed and made again.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Cell:
     Attributes:
         function: "module:name" of a function at the top level of a module. It takes the arguments by keyword and
             returns rows: a non-empty list of dictionaries of plain numbers and strings.
-        arguments: Plain values that JSON can hold; tuples become lists.
-        label: A few words for people, part of the file name; the hash in ``key`` makes it unique.
+        arguments: Values that JSON can represent; tuples become lists.
+        label: A short text for people, part of the file name; the hash in ``key`` makes the name unique.
     """
 
     function: str
@@ -75,7 +75,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The name of its files: the label and a hash of version, function and arguments."""
+        """The name of the cell's files: the label and a hash of version, function and arguments."""
         label = re.sub(r"[^\w.+=-]+", "-", self.label, flags=re.ASCII).strip("-.")[:100]
         unique = hashlib.sha256(self.identity.encode()).hexdigest()[:10]
         return f"{label or 'cell'}-{unique}"
@@ -102,7 +102,7 @@ class Cell:
 
 
 class Folder:
-    """The finished cells of a sweep: KEY.parquet, or KEY.error.txt of one that failed.
+    """The folder of a sweep, with KEY.parquet for a finished cell and KEY.error.txt for a failed one.
 
     Args:
         path: The folder; ``locked`` creates it.
@@ -120,7 +120,7 @@ class Folder:
         return self.path / f"{cell.key}.error.txt"
 
     def contains(self, cell: Cell) -> bool:
-        """Return whether exactly this cell is done; a damaged file, or one of another cell, does not count."""
+        """Return whether this cell is done. A file that is damaged or belongs to another cell does not count."""
         path = self.file(cell)
         if not path.exists():
             return False
@@ -135,7 +135,7 @@ class Folder:
         return False
 
     def write(self, cell: Cell, rows: Rows) -> None:
-        """Store the rows of a finished cell, whole or not at all."""
+        """Store the rows of a finished cell in one step."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -188,11 +188,10 @@ class Folder:
 def read_rows(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Return the rows of a finished cell, or of all in a folder.
 
-    The key of a cell and its arguments that are single values become columns; rows of other origin come back as they
-    are.
+    The key of a cell and its arguments that are single values become columns; rows of other origin are unchanged.
 
     Raises:
-        InvalidInput: There is no such file, or no cell in the folder, or a file is damaged.
+        InvalidInput: There is no such file, the folder has no cell, or a file is damaged.
     """
     path = Path(path)
     if os.path.isdir(path):
@@ -217,7 +216,7 @@ def read_rows(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def _sealed(content: bytes) -> bytes:
-    """Return the content of a file with the checksum of all other bytes in its place, the last one that is marked."""
+    """Return the content of a file with the checksum of all other bytes filled in, at its last placeholder."""
     start = content.rindex(_BEFORE_CHECKSUM) + len(_BEFORE_CHECKSUM)
     before = content[:start]
     after = content[start + len(_NO_CHECKSUM) :]
@@ -230,7 +229,7 @@ def _table(path: Path, sealed: bool = False) -> pa.Table:
 
     Args:
         path: The file.
-        sealed: Refuse a file without a checksum, which is of another program.
+        sealed: Whether a file without a checksum is refused: another program wrote it.
 
     Raises:
         InvalidInput: The file is damaged, or cannot be read.
@@ -250,7 +249,7 @@ def _table(path: Path, sealed: bool = False) -> pa.Table:
 
 
 def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of all tables in one, which is empty without tables."""
+    """Return the rows of all tables in one table; it is empty if there are none."""
     import pandas as pd
 
     parts = list(tables)
@@ -260,7 +259,7 @@ def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _number(text: str) -> int | float:
-    """Return the number of a text, an int if it is whole."""
+    """Return the number in a text, as an int if it is whole."""
     value = float(text)
     if value.is_integer():
         return int(value)

@@ -1,6 +1,6 @@
-"""The runner that all experiments share: cells in worker processes, here or elsewhere, each done once.
+"""The runner of all experiments: it does cells in worker processes, here or on a cluster, each cell once.
 
-A sweep may be killed at any moment and started again: finished cells are files, and only the others are worked on.
+A sweep may be killed at any moment and started again: finished cells are files, and only the other cells are done.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 ATTEMPTS = 3
-"""Attempts at an item whose worker dies every time."""
+"""Largest number of attempts at an item whose worker dies."""
 
 
 class CellsFailed(KboError):
     """Some cells of a sweep failed; the same sweep tries them again.
 
     Attributes:
-        text: The report on the others.
+        text: The report on the other cells.
     """
 
     def __init__(self, message: str, text: str) -> None:
@@ -54,8 +54,8 @@ class Failure:
 
     Attributes:
         cell: The cell.
-        text: The full traceback, or the reason that has none.
-        path: The file that has it.
+        text: The full traceback, or the reason if there is no traceback.
+        path: The file with this text.
     """
 
     cell: Cell
@@ -71,8 +71,8 @@ class Sweep:
     """The result of a sweep.
 
     Attributes:
-        rows: The rows of the requested cells that are done, in their order; columns ``cell`` (the key), the arguments
-            of the cell that are single values, and what its function returned.
+        rows: The rows of the requested cells that are done, in their order. The columns are ``cell`` (the key), the
+            arguments of the cell that are single values, and the entries of the rows that its function returned.
         failures: The cells that failed.
         requested: The number of cells requested.
     """
@@ -85,7 +85,7 @@ class Sweep:
         """Return ``text`` if no cell failed.
 
         Raises:
-            CellsFailed: Some did; the message names them and where their tracebacks are.
+            CellsFailed: Some cells failed; the message names them and the files with their tracebacks.
         """
         if not self.failures:
             return text
@@ -104,21 +104,21 @@ def sweep(
     time_limit: float | None = None,
     progress: bool = True,
 ) -> Sweep:
-    """Do the cells that are not done yet, and return the rows of all of them.
+    """Do the cells that are not done yet, and return the rows of all cells.
 
-    A cell that fails does not stop the others: its traceback lies beside the results; the next sweep tries it again.
-    A worker process that dies costs a retry.
+    A failed cell does not stop the others. Its traceback is stored beside the results, and the next sweep tries it
+    again. If a worker process dies, its cell is tried again.
 
     Args:
-        cells: The cells; equal ones are done once.
-        folder: The folder of finished cells, KEY.parquet each.
-        workers: Number of processes, by default one per CPU; 1 works in this process. Or an engine, for example
+        cells: The cells; equal cells are done once.
+        folder: The folder of finished cells, one KEY.parquet each.
+        workers: Number of processes, by default one per CPU; 1 means this process. Or an engine, for example
             ``Ray(address)`` of ``kbo.workers.ray``.
-        time_limit: Seconds after which a cell has failed; it needs worker processes or Ray.
-        progress: Show a progress bar.
+        time_limit: Time limit of a cell in seconds; it needs worker processes or Ray.
+        progress: Whether a progress bar is shown.
 
     Raises:
-        InvalidInput: A cell names no function, no cells or workers, or another sweep is at work in the folder.
+        InvalidInput: A cell names no function, there are no cells or workers, or another sweep uses the folder.
         KeyboardInterrupt: Ctrl-C; finished cells are kept.
     """
     requested = list({cell.key: cell for cell in cells}.values())
@@ -176,16 +176,16 @@ def run_all(
     function: Callable[[Item], Any],
     time_limit: float | None = None,
 ) -> Generator[tuple[Item, CallOutcome], None, None]:
-    """Apply ``function`` to all items; if a worker dies, its item is tried again when the others are done, alone.
+    """Apply ``function`` to all items. If a worker dies, its item is tried again later, alone.
 
     Args:
-        engine: Where to work.
-        items: What to work on; picklable.
-        function: Picklable, with a picklable value.
-        time_limit: Seconds after which an item has failed.
+        engine: The engine that calls the function.
+        items: The items, which can be pickled.
+        function: The function; it and its results can be pickled.
+        time_limit: Time limit of an item in seconds.
 
     Yields:
-        An item and the outcome, as they finish.
+        Each item with its outcome, in the order in which they finish.
     """
     work = list(items)
     if not work:
@@ -198,7 +198,9 @@ def run_all(
             while waiting and len(session.running) < session.capacity:
                 number = waiting.popleft()
                 session.start(number, work[number])
-            if not session.running:  # one at a time: several together may have run out of memory
+            if (
+                not session.running
+            ):  # one at a time: several items together may have used too much memory
                 number = again.popleft()
                 session.start(number, work[number])
             for outcome in session.wait():
@@ -215,6 +217,6 @@ def run_all(
 
 
 def _rows(cell: Cell) -> bytes:
-    """Return the pickled rows of a cell: rows that cannot be pickled are an error of the cell."""
+    """Return the pickled rows of a cell. Rows that cannot be pickled are an error of this cell."""
     with threads(1):
         return pickle.dumps(cell.run())

@@ -1,4 +1,4 @@
-"""PyTorch on a number of threads."""
+"""The number of threads of PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """PyTorch on so many threads inside the block."""
+    """Set the number of threads of PyTorch inside a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -40,9 +40,10 @@ def compare(
 ) -> None:
     """Compare kbo with other tuners on a suite of problems.
 
-    Finished runs are kept: the same command continues after Ctrl-C, and more tuners or instances cost only themselves.
+    Finished runs are kept: the same command continues after Ctrl-C, and with more tuners or instances only these are
+    run.
 
-    Runs of kbo are done again when its code has changed.
+    If the code of kbo has changed, its runs are repeated.
 
     Example:  python -m experiments.tuning --suite bbob --dim 5 --noise gauss --trials 50 --tuners kbo,tpe,gpsampler
     """

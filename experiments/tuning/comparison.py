@@ -1,8 +1,8 @@
-"""Tuners compared: kbo against BoTorch, Optuna and random search, on noisy functions and real tuning tasks.
+"""Comparison of tuners: kbo against BoTorch, Optuna and random search, on noisy functions and real tuning tasks.
 
-A recommendation is judged by its value without noise: its simple regret, or, where the optimum is not known, the mean
-of new evaluations. Tuners recommend what they recommend to their own users (``experiments.tuning.tuners``), and
-have the same problems and seeds. CPU time is the tuner's own, on one thread.
+A recommendation is judged by its value without noise: by its simple regret, or, if the optimum is unknown, by the mean
+of new evaluations. Each tuner recommends what it recommends to its own users (``experiments.tuning.tuners``). All have
+the same problems and seeds. CPU time is that of the tuner without the problem, on one thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TUNERS = ("kbo", "qlognei", "gpsampler", "tpe", "random")
 SEEDS = 20
 
 EXPENSIVE = ("digits",)
-"""Problems that take seconds a trial; run for 50 trials."""
+"""Problems with seconds per trial; their runs have 50 trials."""
 
 FAST = ("kbo", "tpe", "random")
 """Tuners that can do 2000 trials in minutes."""
@@ -42,15 +42,15 @@ def run(problem: str, name: str, seed: int, checkpoints: Sequence[int], code: st
     Args:
         problem: A key of ``suites.PROBLEMS``.
         name: A key of ``tuners.TUNERS``.
-        seed: Of problem, noise and tuner.
+        seed: Seed of problem, noise and tuner.
         checkpoints: Numbers of trials after which the recommendation is judged; the run ends with the last.
-        code: The code of the tuner, as a hash; only there to make runs of another code other cells.
+        code: A hash of the code of the tuner. It is not used; it makes runs of different code different cells.
 
     Returns:
-        A row at every checkpoint, and at every trial that is better than all before: ``trials``; ``value`` (without
-        noise) and ``regret`` of the recommendation, NaN between checkpoints, infinite where it does not satisfy the
-        constraints; ``visited_regret`` of the best trial by its value without noise; ``cpu_seconds`` of the tuner, the
-        objective's own not included. Regrets are NaN where the optimum, or the value without noise, is not known.
+        A row at every checkpoint, and at every trial that is better than all before it: ``trials``; ``value`` (without
+        noise) and ``regret`` of the recommendation, NaN between checkpoints, infinite if it violates the constraints;
+        ``visited_regret``, of the trial with the best value without noise; ``cpu_seconds`` of the tuner, without the
+        objective. Regrets are NaN if the optimum, or the value without noise, is unknown.
     """
     objective = PROBLEMS[problem](seed=seed)
     options = {}
@@ -90,7 +90,7 @@ def run(problem: str, name: str, seed: int, checkpoints: Sequence[int], code: st
 
 
 def visited_value(objective: TuningProblem, params: Params) -> float:
-    """Return the value without noise of a trial; infinity where it is not known, or a constraint is not satisfied."""
+    """Return the value without noise of a trial; infinity if it is unknown, or if a constraint is violated."""
     if not objective.feasible(params):
         return math.inf
     value = objective.noiseless(params)
@@ -102,14 +102,14 @@ def visited_value(objective: TuningProblem, params: Params) -> float:
 def judged_value(
     problem: str, objective: TuningProblem, recommended: Params | None, seed: int
 ) -> float:
-    """Return the value without noise of a recommendation; infinity without one, or if it breaks a constraint."""
+    """Return the value without noise of a recommendation; infinity if there is none, or if it breaks a constraint."""
     if recommended is None or not objective.feasible(recommended):
         return math.inf
     return true_value(PROBLEMS[problem], objective, recommended, seed)
 
 
 def regret(objective: TuningProblem, value: float) -> float:
-    """Return the difference of a value to the optimum; NaN where the optimum is not known."""
+    """Return the difference between a value and the optimum; NaN if the optimum is unknown."""
     if objective.optimum is None:
         return math.nan
     return value - objective.optimum
@@ -197,8 +197,8 @@ def _plan(cells: Sequence[Cell]) -> Plan:
 def summary(rows: Frame) -> Frame:
     """Return the mean scores: a line for every problem and number of trials, a column for every tuner.
 
-    The last line of a number of trials has the CPU seconds of a run. A star marks the best group: the tuners that no
-    other beats by two standard errors of the differences, over the seeds that both ran.
+    The last line for each number of trials has the CPU seconds of a run. A star marks the best group: tuners that no
+    other one beats by two standard errors of the difference, over the seeds of both.
 
     Args:
         rows: Tidy rows with ``problem``, ``name``, ``seed``, ``trials``, ``value``, ``regret``, ``cpu_seconds``.
@@ -221,7 +221,7 @@ def summary(rows: Frame) -> Frame:
 
 
 def best_group(table: Any) -> set[str]:
-    """Return the columns that no other one beats, by being less by two standard errors over the rows of both."""
+    """Return the columns that no other column beats: it would be less by two standard errors over common rows."""
 
     def is_beaten(name: str) -> bool:
         return any(is_less(table[other], table[name]) for other in table if other != name)

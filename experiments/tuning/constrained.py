@@ -1,7 +1,7 @@
-"""Constraints compared: how good the recommended point is, and how often it is truly infeasible.
+"""Comparison of tuners with constraints: how good the recommended point is, and how often it is truly infeasible.
 
-Every output has noise, so a trial that was observed to be feasible need not be. A recommendation is judged without
-noise: its regret is that to the best feasible point; one that is infeasible, or none, counts as worse than any other.
+Every output has noise, so a trial that was observed as feasible may be infeasible. A recommendation is judged without
+noise, by its regret relative to the best feasible point. An infeasible or missing recommendation counts as the worst.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from experiments.tuning import ranks, tuners
 from experiments.tuning.runs import code, timed
 
 REPORTED = ("gardner1", "gardner2", "townsend", "gramacy", "pressure-vessel", "welded-beam")
-"""Problems of the table; nothing was tuned on these. The others of ``CONSTRAINED`` are to develop on."""
+"""Problems of the table; nothing was tuned on these. The other problems of ``CONSTRAINED`` are for development."""
 
 TUNERS = ("kbo", "qlognei", "ax", "gpsampler", "tpe", "random")
 
@@ -27,7 +27,7 @@ SEEDS = 10
 TRIALS = 50
 
 FEWER = {"gpsampler": 5, "qlognei": 3, "ax": 2}
-"""Tuners with fewer runs on each problem, where a run takes more than 20 CPU seconds (gpsampler: 6 to 40)."""
+"""Number of runs on each problem for tuners that take more than 20 CPU seconds a run (gpsampler: 6 to 40)."""
 
 
 def run(problem: str, name: str, seed: int, trials: int, version: str = "") -> Rows:
@@ -36,9 +36,9 @@ def run(problem: str, name: str, seed: int, trials: int, version: str = "") -> R
     Args:
         problem: A key of ``CONSTRAINED``.
         name: A key of ``tuners.TUNERS`` that takes constraints.
-        seed: Of noise and tuner.
+        seed: Seed of noise and tuner.
         trials: Number of trials.
-        version: The code of the tuner, as a hash; only there to make runs of another code other cells.
+        version: A hash of the code of the tuner. It is not used; it makes runs of different code different cells.
 
     Returns:
         One row: ``regret``, NaN if the recommendation is infeasible or there is none, and ``cpu_seconds``.
@@ -109,7 +109,7 @@ def summary(rows: Frame) -> Frame:
 
 
 def _regret_words(regrets: Any) -> str:
-    """Return the mean of the regrets that are known, its standard error, and how many are not."""
+    """Return the mean of the known regrets, its standard error, and the number of unknown ones, as text."""
     known = regrets.dropna()
     words = tables.NONE
     if len(known):

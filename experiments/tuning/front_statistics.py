@@ -1,7 +1,7 @@
 """``python -m experiments.tuning.front_statistics``: how often statements of kbo about a front with noise are true.
 
-The front is judged by the true values of its trials. The noise differs between problems, also with the same seed: with
-the same numbers for all of them, the runs of a seed are lucky or unlucky together.
+The front is judged by the true values of its trials. Problems have different noise, also with the same seed: with equal
+noise, all runs of a seed would be lucky or unlucky together.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHECKPOINTS = (30, 60)
 """Numbers of trials after which fronts are judged."""
 
 BINS = (0.0, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
-"""Ends of the classes of probabilities."""
+"""Ends of the intervals in which stated probabilities are grouped."""
 
 
 def run(
@@ -53,9 +53,9 @@ def run(
         suite: A key of ``fronts.PROBLEMS``.
         problem: The name of one of its problems.
         noise: The standard deviation of the noise, in interquartile ranges of each objective.
-        seed: Of noise and tuner.
+        seed: Seed of noise and tuner.
         checkpoints: Numbers of trials after which the front is judged; the run ends with the last.
-        version: The code of the tuner, as a hash; only there to make runs of another code other cells.
+        version: A hash of the code of the tuner. It is not used; it makes runs of different code different cells.
     """
     noise_seed = zlib.crc32(f"{problem} {noise} {seed}".encode())
     objectives = PROBLEMS[suite][problem](noise=noise, seed=noise_seed)
@@ -107,8 +107,8 @@ def checked(
         true_values: The values of all trials without noise [n m].
 
     Returns:
-        ``said``, the probabilities of the trials of the front, and ``is_on_front``, whether they are on the true front,
-        both in JSON; ``below``, ``inside`` and ``above`` say on which side of its interval the hypervolume is.
+        ``said``, the stated probabilities of the trials of the front, and ``is_on_front``, whether they are on the true
+        front, both in JSON; ``below``, ``inside`` and ``above``: the place of the hypervolume relative to its interval.
     """
     front = tuner.front()
     is_on_front = non_dominated(minus(true_values)).tolist()
@@ -127,7 +127,7 @@ def checked(
 
 
 def probabilities(rows: Frame) -> Frame:
-    """Return the share of trials that are on the true front, a line for each class of stated probabilities."""
+    """Return the share of trials that are on the true front, a line for each interval of stated probabilities."""
     said = itertools.chain.from_iterable(map(json.loads, rows["said"]))
     right = itertools.chain.from_iterable(map(json.loads, rows["is_on_front"]))
     trials = pd.DataFrame({"said": list(said), "right": list(right)}, dtype=float)

@@ -1,6 +1,6 @@
-"""Tuners of several objectives, each as its own users would run it; the interface is that of ``tuners``.
+"""Tuners of several objectives, each as its own users would run it, with the interface of ``tuners``.
 
-``tell(params, values)`` learns a value of each objective, smaller ones better, and ``recommended()`` returns the
+``tell(params, values)`` learns a value of each objective; smaller values are better. ``recommended()`` returns the
 parameters of the front that the tuner shows its user.
 """
 
@@ -74,9 +74,9 @@ class OptunaFront:
 
 
 class BoTorchFront(BoTorchTuner):
-    """BoTorch's ``SingleTaskGP`` of each objective and qLogNEHVI, as Ax has them; recommends as ``OptunaFront``.
+    """BoTorch's ``SingleTaskGP`` of each objective and qLogNEHVI, as in Ax; recommends as ``OptunaFront``.
 
-    The reference is that which BoTorch infers from the front observed so far.
+    BoTorch infers the reference from the front observed so far.
     """
 
     def __init__(self, space: Space, seed: int, objectives: Sequence[str]) -> None:
@@ -126,5 +126,5 @@ TUNERS: dict[str, Callable[..., Any]] = {
 
 
 def tuner(name: str, space: Space, seed: int, objectives: Sequence[str]) -> Any:
-    """Return the tuner of that name, a key of ``TUNERS``."""
+    """Return the tuner with a name, a key of ``TUNERS``."""
     return TUNERS[checks.one_of("tuner", name, TUNERS)](space, seed, objectives)

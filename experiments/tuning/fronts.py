@@ -1,7 +1,7 @@
 """``python -m experiments.tuning.fronts``: tuners of several objectives, by the fronts that they recommend.
 
-A front is judged by the true values of its trials, without noise: by its hypervolume, as a share of that of the best
-front known, that of all trials of all runs on the problem.
+A front is judged by the true values of its trials, without noise: by its hypervolume, as a share of the hypervolume of
+the best known front. This front consists of all trials of all runs on the problem.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from kbo.optimize.objectives.hypervolume import non_dominated
 PROBLEMS: Mapping[str, Any] = {"development": DEVELOPMENT, "held-out": HELD_OUT}
 
 NOISES = (0.0, 0.05)
-"""Noise of the objectives, in interquartile ranges, of the comparison."""
+"""Noise of the objectives in the comparison, in interquartile ranges."""
 
 CHECKPOINTS = (60, 150)
 """Numbers of trials after which fronts are judged."""
 
 SLOW = ("gpsampler", "qlognehvi")
-"""Tuners that run on few problems, and up to the first checkpoint: 60 trials take them about 20 and 100 CPU seconds."""
+"""Tuners that run on few problems and to the first checkpoint only: 60 trials take about 20 and 100 CPU seconds."""
 
 N_SLOW_PROBLEMS = 6
-"""Number of these problems, which are spread over the suite."""
+"""Number of problems for the slow tuners; they are spread over the suite."""
 
 SLOWEST_NOISE = 0.05
-"""Noise with which qLogNEHVI runs there."""
+"""The only noise with which qLogNEHVI runs."""
 
 
 def run(
@@ -63,13 +63,13 @@ def run(
         problem: The name of one of its problems.
         name: A key of ``front_tuners.TUNERS``.
         noise: The standard deviation of the noise, in interquartile ranges of each objective.
-        seed: Of noise and tuner.
+        seed: Seed of noise and tuner.
         checkpoints: Numbers of trials after which the front is judged; the run ends with the last.
-        version: The code of the tuner, as a hash; only there to make runs of another code other cells.
+        version: A hash of the code of the tuner. It is not used; it makes runs of different code different cells.
 
     Returns:
-        A row at every checkpoint: ``front`` and ``visited``, the true values of the recommended trials and of those
-        that no other trial of the run dominates, in JSON; ``reference``; and ``cpu_seconds`` of the tuner.
+        A row at every checkpoint: ``front``, the true values of the recommended trials, and ``visited``, those of the
+        trials that no other trial of the run dominates, both in JSON; ``reference``; and ``cpu_seconds`` of the tuner.
     """
     objectives = PROBLEMS[suite][problem](noise=noise, seed=seed)
     spent: list[float] = []
@@ -101,7 +101,7 @@ def run(
 
 
 def hypervolume(values: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
-    """Return the hypervolume of values [n m] with a reference [m], smaller ones better; computed by BoTorch."""
+    """Return the hypervolume of values [n m] with a reference [m], computed by BoTorch; smaller values are better."""
     from botorch.utils.multi_objective.hypervolume import Hypervolume
 
     least = minus([reference])[0]
@@ -113,7 +113,7 @@ def hypervolume(values: Sequence[Sequence[float]], reference: Sequence[float]) -
 
 
 def minus(values: Any) -> Tensor:
-    """Return minus the values [n m]: utilities of which larger ones are better, where smaller values are."""
+    """Return minus the values [n m], so that larger ones are better."""
     return -torch.as_tensor(values, dtype=torch.float64)
 
 
@@ -154,7 +154,7 @@ def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -
 
 
 def shares(rows: Frame) -> Frame:
-    """Return the hypervolume of the front of each row, as a share of that of the best front known of its problem."""
+    """Return the hypervolume of each row's front, as a share of that of the best known front of its problem."""
     largest = {problem: best_hypervolume(part) for problem, part in rows.groupby("problem")}
 
     def share(row: Any) -> float:
@@ -175,7 +175,7 @@ def best_hypervolume(rows: Frame) -> float:
 
 
 def standings(rows: Frame) -> Frame:
-    """Return the table of one noise and number of trials, a line for each tuner."""
+    """Return the table for one noise and one number of trials, a line for each tuner."""
     table = rows.pivot(index=["problem", "seed"], columns="name", values="share")
     table = table[rows["name"].unique()]
     rank = rank_words(mean_ranks(1 - table))
@@ -226,8 +226,8 @@ def compare(
 ) -> None:
     """Compare tuners of several objectives by the fronts that they recommend.
 
-    Finished runs are kept: the same command continues after Ctrl-C. Runs of kbo are done again when its code has
-    changed.
+    Finished runs are kept: the same command continues after Ctrl-C. If the code of kbo has changed, its runs are
+    repeated.
 
     Example:  python -m experiments.tuning.fronts --problems held-out
     """

@@ -1,9 +1,9 @@
 """``python -m experiments.tuning.heldout``: kbo and other tuners on problems that were never used to develop kbo.
 
-All problems that the release is measured on, in one table: functions of COCO of even number with instances from
-``FIRST_SEED`` on, with and without whole numbers; learners on data; choices with parameters of their own; constraints.
-A line of the table is a kind of problem, with the mean rank of each tuner over all runs (``ranks.mean_ranks``) by the
-value of its recommended point, without noise.
+One table has all problems on which the release is measured: functions of COCO of even number with instances from
+``FIRST_SEED`` on, with and without whole numbers; learners on data; choices whose options have their own parameters;
+constraints. A line of the table is a kind of problem, with the mean rank of each tuner over all runs
+(``ranks.mean_ranks``), by the value of its recommended point without noise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from experiments.tuning import comparison, ranks, suites
 from experiments.tuning.tuners import LEFT_OUT, TUNERS
 
 FIRST_SEED = 201
-"""The first seed, which is the instance of a function, too; smaller ones were used before."""
+"""The first seed, also the instance of a function; smaller ones were used before."""
 
 CHECKPOINTS = (15, 50, 200)
 """Numbers of trials after which runs are judged."""
@@ -41,12 +41,12 @@ class Part:
     """Problems of one kind: a line of the table for each number of trials.
 
     Attributes:
-        kind: The kind, in a word or two.
-        parameters: The number of parameters, in words.
-        noise: A key of ``experiments.problems.bbob.NOISES``, or the noise in words.
+        kind: The name of the kind.
+        parameters: The number of parameters, as text.
+        noise: A key of ``experiments.problems.bbob.NOISES``, or a text about the noise.
         problems: Keys of ``suites.PROBLEMS``.
-        trials: Trials of a run.
-        seeds: Numbers of runs on each problem, by tuner.
+        trials: Number of trials of a run.
+        seeds: Number of runs on each problem, by tuner.
     """
 
     kind: str
@@ -118,7 +118,7 @@ def learners() -> Iterator[Part]:
 
 
 def choices() -> Iterator[Part]:
-    """Yield choices of a function, and of a learner, with parameters of their own."""
+    """Yield choices of a function and choices of a learner, whose options have their own parameters."""
     names = ("kbo", "tpe", "cmaes", "random")
     for noise, problems in suites.CHOICES.items():
         yield Part("choices of a function", "11", noise, list(problems), 50, runs(names, 6))
@@ -144,8 +144,8 @@ def runs(names: Sequence[str], count: int) -> dict[str, int]:
 def table(rows: Frame, compared: Sequence[Part]) -> Frame:
     """Return mean ranks: a line for each part and number of trials, a column for each tuner.
 
-    That of kbo has the 95% interval of a bootstrap over the problems, that of other tuners the number of runs where
-    it is smaller. The last column says whether kbo is first, or its interval overlaps that of the first.
+    The rank of kbo has the 95% interval of a bootstrap over the problems. Other tuners have the number of runs, if it
+    is smaller. The last column says whether kbo is first, or its interval overlaps the interval of the first.
     """
     lines = {}
     for part in compared:
@@ -153,7 +153,7 @@ def table(rows: Frame, compared: Sequence[Part]) -> Frame:
         of_part: Any = rows[is_of_part & (rows["last"] == part.trials)]
         for trials, scores in ranks.scores_at(of_part, "value"):
             if trials < part.trials and part.trials > 50:
-                continue  # another part has more runs of so few trials
+                continue  # another part has more runs with this number of trials
             lines[part.kind, part.parameters, part.noise, str(trials)] = _line(scores)
     index = ["problems", "parameters", "noise", "trials"]
     shown = pd.DataFrame(lines).T.rename_axis(index).fillna(tables.NONE)
@@ -162,7 +162,7 @@ def table(rows: Frame, compared: Sequence[Part]) -> Frame:
 
 
 def _line(scores: Frame) -> dict[str, str]:
-    """Return the line of the table with these scores by (problem, seed), a column for each tuner."""
+    """Return a line of the table, given the scores by (problem, seed), a column for each tuner."""
     standing = ranks.mean_ranks(scores)
     line = {}
     for name, tuner in standing.iterrows():
@@ -195,7 +195,7 @@ def plan(names: Sequence[str], kinds: Sequence[str]) -> Plan:
     cells: list[Cell] = []
     for part in compared:
         cells += part.cells(names)
-    cells = list(dict.fromkeys(cells))  # parts share runs
+    cells = list(dict.fromkeys(cells))  # parts have runs in common
     last = {cell.key: max(cell.arguments["checkpoints"]) for cell in cells}
 
     def shown(rows: Frame) -> Frame:
@@ -228,8 +228,8 @@ def heldout(
 ) -> None:
     """Compare kbo with other tuners on all held-out problems.
 
-    Finished runs are kept: the same command continues after Ctrl-C. Runs of kbo are done again when its code has
-    changed.
+    Finished runs are kept: the same command continues after Ctrl-C. If the code of kbo has changed, its runs are
+    repeated.
 
     Example:  python -m experiments.tuning.heldout --tuners kbo,tpe,random --kinds functions
     """

@@ -13,7 +13,7 @@ from kbo.optimize import Certified, Constraint, Optimizer
 from kbo.space import Int
 
 GAPS = (0.2, 0.3, 0.4, -0.1)
-"""Differences of the limit to the largest value; with a negative one the problem is feasible."""
+"""Differences between the limit and the largest value; with a negative one the problem is feasible."""
 
 _SIDE = 10
 _NORM = 2.0
@@ -22,12 +22,12 @@ _LENGTHSCALE = 0.3
 
 
 def run(seed: int, gap: float, trials: int) -> Rows:
-    """Optimise one function under a lower limit on another one until there is a certificate, on a grid of 100 points.
+    """Optimise a function under a lower limit on another one, on a grid of 100 points, until there is a certificate.
 
     Args:
-        seed: Of both functions and their noise; they have norm 2, a Matern 5/2 kernel and noise of level 0.1.
-        gap: The limit less the largest value.
-        trials: Number of trials, at most.
+        seed: Seed of both functions and their noise. They have norm 2, a Matern 5/2 kernel and noise level 0.1.
+        gap: The limit minus the largest value.
+        trials: Largest number of trials.
 
     Returns:
         One row: ``found``, the number of trials, NaN without a certificate.
@@ -71,7 +71,7 @@ def infeasible(quick: bool) -> Plan:
 
 
 def summary(rows: Frame) -> Frame:
-    """Return a line for each gap: how many runs have a certificate, and after how many trials."""
+    """Return a line for each gap: the number of runs with a certificate, and the number of trials until then."""
     by_gap = rows.groupby("gap")["found"]
     table = by_gap.agg(["size", "count", "median", "min", "max"])
     table = table.rename(columns={"size": "runs", "count": "certificates", "median": "trials"})

@@ -15,11 +15,11 @@ from kbo._base.extras import require
 from kbo.space import Float, Int, Params, Space
 
 Value = float | Mapping[str, float]
-"""The value of the objective, or of it and of what is measured besides, by name."""
+"""The value of the objective, or the values of objective and measured quantities by name."""
 
 
 def outputs(value: Value, constraints: Sequence[str]) -> list[float]:
-    """Return the value of the objective, and those of the constraints in order."""
+    """Return the value of the objective, and then the values of the constraints in order."""
     if not isinstance(value, Mapping):
         return [value]
     return [value[name] for name in ("objective", *constraints)]
@@ -50,7 +50,7 @@ def new_study(**options: Any) -> Any:
 
 
 class OptunaTuner:
-    """A sampler with ``options`` of its own; recommends ``study.best_params``, the best observed trial."""
+    """A sampler of Optuna with its ``options``; recommends ``study.best_params``, the best observed trial."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class SMACTuner:
         smac = import_module("smac")
         ConfigSpace = import_module("ConfigSpace")
         self._space = space
-        self._folder = tempfile.TemporaryDirectory()  # of the files of SMAC
+        self._folder = tempfile.TemporaryDirectory()  # for the files of SMAC
         configurations = ConfigSpace.ConfigurationSpace(seed=seed)
         configurations.add(_hyperparameter(name, p) for name, p in space.parameters.items())
         scenario = smac.Scenario(
@@ -161,7 +161,7 @@ def _hyperparameter(name: str, parameter: Any) -> Any:
 
 
 def _never_called(config: Any, seed: int = 0) -> float:
-    raise NotImplementedError  # values come by tell
+    raise NotImplementedError  # values are told
 
 
 class NevergradTuner:
@@ -202,7 +202,7 @@ def _instrument(parameter: Any) -> Any:
 
 
 def _params(space: Space, values: Mapping[str, Any]) -> Params:
-    """Return values by name as params; ends of logarithmic scales may have been rounded to numbers outside."""
+    """Return values by name as params. Rounding may have moved ends of logarithmic scales outside of the range."""
     inside = {}
     for name, parameter in space.parameters.items():
         if name not in values:

@@ -1,7 +1,7 @@
 """Standings of tuners over the problems of a suite: mean ranks, medians, CPU time, and targets reached.
 
-Rows are those of ``experiments.tuning.comparison.run``, with ``problem``, ``name`` and ``seed``; ``score`` is the
-column that is compared, and smaller is better.
+The rows are those of ``experiments.tuning.comparison.run``, with ``problem``, ``name`` and ``seed``. ``score`` is the
+column that is compared; smaller scores are better.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from experiments.output import tables
 from experiments.papers.experiment import Frame
 
 DRAWS = 2000
-"""Draws of the bootstrap."""
+"""Number of draws of the bootstrap."""
 
 TARGETS = 10.0 ** np.linspace(2, -8, 51)
-"""Regrets that COCO counts."""
+"""The target regrets of COCO."""
 
 
 def mean_ranks(scores: Frame, draws: int = DRAWS) -> Frame:
     """Return the mean rank of every tuner, with the 95% interval of a bootstrap over the problems.
 
-    A rank is one plus the number of tuners that are better (half of those that are equal), and its mean is taken pair
-    by pair over the runs that both did: a tuner with fewer runs takes no runs from the others. The runs of a problem
-    stay together in the bootstrap, since its instances are alike.
+    A rank is one plus the number of better tuners; an equal tuner counts one half. The mean is taken for each pair of
+    tuners over their common runs, so a tuner with fewer runs does not reduce the runs of the others. The bootstrap
+    keeps the runs of a problem together, since its instances are similar.
 
     Args:
-        scores: A column for every tuner, by (problem, seed); NaN where it did not run.
-        draws: Draws of the bootstrap.
+        scores: A column for every tuner, by (problem, seed); NaN if there is no run.
+        draws: Number of draws of the bootstrap.
 
     Returns:
         ``rank``, ``low`` and ``high`` of every tuner.
@@ -48,14 +48,16 @@ def mean_ranks(scores: Frame, draws: int = DRAWS) -> Frame:
     with np.errstate(invalid="ignore"):
         shares = np.tensordot(weights, lost, 1) / np.tensordot(weights, both_ran.astype(float), 1)
     n_tuners = scores.shape[1]
-    shares[:, range(n_tuners), range(n_tuners)] = 0.5  # itself, which the half takes away again
+    shares[:, range(n_tuners), range(n_tuners)] = (
+        0.5  # the tuner itself, for which one half is subtracted below
+    )
     rank = 0.5 + n_tuners * np.nanmean(shares, -1)  # the first row without the bootstrap
     low, high = np.quantile(rank, [0.025, 0.975], axis=0)
     return pd.DataFrame({"rank": rank[0], "low": low, "high": high}, index=scores.columns)
 
 
 def rank_words(standing: Frame) -> Any:
-    """Return ``mean_ranks`` in words, "rank [low, high]", by tuner."""
+    """Return the result of ``mean_ranks`` as text by tuner, "rank [low, high]"."""
 
     def words(tuner: Any) -> str:
         return f"{tuner['rank']:.2f} [{tuner['low']:.2f}, {tuner['high']:.2f}]"
@@ -72,7 +74,7 @@ def scores_at(rows: Frame, score: str) -> Iterator[tuple[int, Frame]]:
 
 
 def ranks(rows: Frame, score: str) -> Frame:
-    """Return mean ranks and their intervals in words: a line for every tuner, a column for every checkpoint."""
+    """Return mean ranks with intervals as text: a line for every tuner, a column for every checkpoint."""
     columns = {trials: rank_words(mean_ranks(table)) for trials, table in scores_at(rows, score)}
     return pd.DataFrame(columns)
 
@@ -83,9 +85,9 @@ def medians(rows: Frame, score: str) -> Frame:
 
 
 def regret_ratios(rows: Frame) -> Frame:
-    """Return the median ratio of the regret of the recommended to that of the best visited point.
+    """Return the median ratio between the regret of the recommended point and that of the best visited point.
 
-    In brackets is the share of the runs in which the ratio is at most 1: a line for every tuner, a column for every
+    The share of runs with a ratio of at most 1 is in brackets. There is a line for every tuner, and a column for every
     checkpoint.
     """
 
@@ -123,7 +125,7 @@ def not_first(rows: Frame, score: str, name: str = "kbo") -> Frame:
 
 
 def targets_reached(rows: Frame) -> Frame:
-    """Return the share of the targets that the trials up to each one have reached, over all runs; as COCO's ECDF.
+    """Return the share of targets that are reached after each number of trials, over all runs, as COCO's ECDF.
 
     Returns:
         ``method``, ``round`` (the number of trials) and ``share``.
@@ -142,7 +144,7 @@ def curves(rows: Frame, scores: dict[str, str]) -> Frame:
 
     Args:
         rows: The rows of runs.
-        scores: Title of a panel -> the column that it shows.
+        scores: By the title of a panel, the column that it shows.
     """
     judged: Any = rows.dropna(subset="value").rename(columns={"name": "method", "trials": "round"})
     parts = [judged.assign(panel=title, score=judged[score]) for title, score in scores.items()]

@@ -1,4 +1,4 @@
-"""Parts of runs of tuners: the time that they take, and the code of kbo's."""
+"""Parts of runs of tuners: their CPU time, and a hash of the code of kbo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AROUND = ("cli", "report", "integrations")
 
 @contextmanager
 def timed(spent: list[float]) -> Iterator[None]:
-    """Append the CPU seconds of the block, in which tuners do not show their warnings."""
+    """Append the CPU seconds of a block to ``spent``; warnings of tuners are hidden in the block."""
     start = time.process_time()
     with warnings.catch_warnings(action="ignore"):
         yield

@@ -1,7 +1,7 @@
-"""Early stopping compared: the share of the steps of training that is saved, and the loss of quality.
+"""Comparison of early stopping: the share of training steps that is used, and the loss of quality.
 
-``kbo.minimize`` without a pruner and with each of them, on recorded trainings. The quality of a run is the mean final
-error of the recommended parameters.
+``kbo.minimize`` runs without a pruner and with each pruner, on recorded trainings. The quality of a run is the mean
+final error of the recommended parameters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.problems.curves import SPACES, STEPS, TrainingCurves
 from experiments.sweep.cells import Rows
 
 PRUNERS = {"none": None, "curves": "curves", "median": "median", "hyperband": "hyperband"}
-"""Names of the runs, and their pruners."""
+"""The pruner of a run, by the name of the run."""
 
 
 def run(problem: str, name: str, seed: int, trials: int) -> Rows:
@@ -26,13 +26,13 @@ def run(problem: str, name: str, seed: int, trials: int) -> Rows:
     Args:
         problem: A key of ``experiments.problems.curves.SPACES``.
         name: A key of ``PRUNERS``.
-        seed: Of problem and kbo.
+        seed: Seed of problem and kbo.
         trials: Number of trials.
 
     Returns:
-        One row: ``share``, the steps as a share of those of whole trainings; ``stopped``, the share of trials that were
-        stopped; ``value``, the mean final error of the recommended parameters; ``inside``, whether it is in its
-        interval.
+        One row: ``share``, the number of steps divided by that of whole trainings; ``stopped``, the share of trials
+        that were stopped; ``value``, the mean final error of the recommended parameters; ``inside``, whether this error
+        is in its interval.
     """
     objective = TrainingCurves(problem, seed=seed)
     result = kbo.minimize(objective, objective.space, trials, seed=seed, pruner=PRUNERS[name])

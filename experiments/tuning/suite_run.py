@@ -36,13 +36,13 @@ def experiment(
     """Return the comparison: ``experiments.papers.experiment.run`` without its first two arguments.
 
     Args:
-        suite: Name of the suite; this, ``half``, ``dim`` and ``noise`` as for ``suites.half_of``.
-        half: Half of its problems.
+        suite: Name of the suite, as for ``suites.half_of``.
+        half: Half of the suite, as for ``suites.half_of``.
         names: Keys of ``tuners.TUNERS``.
-        trials: Trials of a run, which is judged at the ``CHECKPOINTS`` before the last one, and there.
+        trials: Number of trials of a run. It is judged at smaller ``CHECKPOINTS`` and at the end.
         instances: Number of runs on a problem, with seeds 1, 2, ...
-        dim: Dimension of functions.
-        noise: Noise of functions.
+        dim: Dimension of functions, as for ``suites.half_of``.
+        noise: Noise of functions, as for ``suites.half_of``.
 
     Raises:
         InvalidInput: There is no such suite or tuner.
@@ -52,7 +52,7 @@ def experiment(
     names = [checks.one_of("tuners", name, TUNERS) for name in names]
     space = suites.PROBLEMS[problems[0]](seed=1).space
     for name in names:
-        tuner(name, space, 1, trials)  # a missing library shows before the work begins
+        tuner(name, space, 1, trials)  # so that a missing library is found before the work begins
     checkpoints = [*(number for number in CHECKPOINTS if number < trials), trials]
     cells = [
         cell(problem, name, seed, checkpoints)
@@ -71,7 +71,7 @@ def experiment(
 
 
 def _plan(title: str, cells: Sequence[Cell], dim: int | None, with_kbo: bool) -> Plan:
-    """Return tables and pictures; ``dim`` is that of functions, whose regret is known, and None for other problems."""
+    """Return tables and pictures; ``dim`` is the dimension of functions of known regret, None for other problems."""
     scores = {"recommended": "value"}
     if dim is not None:
         scores = {"recommended": "regret", "best visited": "visited_regret"}
@@ -112,7 +112,7 @@ def draw_scores(rows: Frame, path: Path, *, title: str, scores: dict[str, str]) 
 
 
 def draw_targets(rows: Frame, path: Path, *, title: str, dim: int) -> None:
-    """Draw the share of the targets that are reached against the number of trials over the dimension."""
+    """Draw the share of reached targets against the number of trials divided by the dimension."""
     reached = ranks.targets_reached(rows)
     lines.against_rounds(
         reached.assign(per_dimension=reached["round"] / dim),

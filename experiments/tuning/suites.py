@@ -1,4 +1,4 @@
-"""Suites of problems on which tuners are compared, each in two halves: one to develop on, the other to report on."""
+"""Suites of problems for comparisons of tuners. Each has two halves: one for development, and one for the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kbo.errors import InvalidInput
 from kbo.space import Params
 
 Make = Callable[..., TuningProblem]
-"""Makes a problem of a ``seed``, which decides all that is random in it."""
+"""A function that makes a problem; its argument ``seed`` determines all random numbers of the problem."""
 
 TABLES: dict[str, Make] = {
     "branin": problems.branin,
@@ -54,7 +54,7 @@ _FUNCTIONS = {
     for noise in NOISES
     if dim >= least
 }
-"""The functions of COCO, whose seed is their instance too, by suite, dimension and noise."""
+"""The functions of COCO by suite, dimension and noise; the seed is also the instance."""
 
 _TASKS = {
     f"{learner}-{data}": functools.partial(LearnerOnData, learner, data)
@@ -67,7 +67,7 @@ DEVELOPMENT = {
     *("boosting-digits", "boosting-cancer", "boosting-housing", "mlp-wine", "mlp-diabetes"),
     *(name for suite in _FUNCTIONS.values() for name in list(suite)[::2]),
 }
-"""Problems to develop on: half of the tasks of "hpo", and the functions of odd number."""
+"""Problems for development: half of the tasks of "hpo", and the functions of odd number."""
 
 
 def _choice(numbers: tuple[int, ...], noise: str) -> Make:
@@ -150,13 +150,13 @@ def half_of(suite: str, half: str, dim: int | None = None, noise: str | None = N
 
 
 N_EVALUATIONS = 20
-"""New evaluations whose mean counts as the value without noise, where that is not known."""
+"""Number of new evaluations whose mean counts as the value without noise, if that is unknown."""
 
 
 def true_value(
     make: Callable[..., TuningProblem], objective: TuningProblem, params: Params, seed: int
 ) -> float:
-    """Return the value without noise; where it is not known, the mean of new evaluations, the same for all tuners."""
+    """Return the value without noise; if it is unknown, the mean of new evaluations, the same for all tuners."""
     value = objective.noiseless(params)
     if value is not None:
         return value

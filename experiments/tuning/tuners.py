@@ -1,9 +1,9 @@
-"""Tuners with one interface: kbo, BoTorch, those of ``peers`` and random search, each as its own users would run it.
+"""Tuners with one interface: kbo, BoTorch, the tuners of ``peers`` and random search, each as its own users run it.
 
-A tuner is made of the space, a seed and the number of trials, which few of them use. ``ask()`` returns the parameters
-to try next, ``tell(params, value)`` learns a value, and ``recommended()`` returns what its user would take at present;
-smaller values are better. Some take ``constraints``, too: names of quantities that shall be at most 0, whose values
-``tell`` gets in a dictionary with that of the "objective"; ``recommended()`` may be None then.
+A tuner is made from the space, a seed and the number of trials, which few of them use. ``ask()`` returns the parameters
+to try next, ``tell(params, value)`` learns a value, and ``recommended()`` returns the parameters that its user would
+take at present. Smaller values are better. Some tuners also take ``constraints``: names of quantities that must be at
+most 0. Then ``tell`` gets a dictionary with their values and the "objective", and ``recommended()`` may be None.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ class KBO:
 
 
 class BoTorchTuner:
-    """BoTorch's ``SingleTaskGP`` and qLogNEI; recommends the trial with the least posterior mean.
+    """BoTorch's ``SingleTaskGP`` and qLogNEI; recommends the trial with the smallest posterior mean.
 
-    With constraints there is a ``ModelListGP`` of one for each output, and the recommendation is among the trials that
-    are feasible with a probability of at least one half; if there is none, it is the one most probably feasible.
-    Features are those of ``kbo.space``. Whole numbers are searched as real ones and rounded, choices one by one; finite
-    spaces of up to 10 000 points, point by point. The first 2 P + 2 trials fill the space.
+    With constraints, a ``ModelListGP`` has one model for each output, and the recommendation is among the trials that
+    are feasible with a probability of at least one half; if there is none, it is the trial that is most probably
+    feasible. Features are those of ``kbo.space``. Whole numbers are searched as real numbers and rounded, and choices
+    one by one. Finite spaces of up to 10 000 points are searched point by point. The first 2 P + 2 trials fill the
+    space.
     """
 
     restarts: int = 4
@@ -99,13 +100,13 @@ class BoTorchTuner:
         return self._space.features(torch.stack(self._units))
 
     def _outcomes(self) -> Tensor:
-        """Return minus the objective and the constraints [n 1 + c]: BoTorch maximises the first."""
+        """Return minus the objective, and the constraints [n 1 + c]; BoTorch maximises the first."""
         outcomes = torch.tensor(self._y, dtype=torch.float64)
         outcomes[:, 0] *= -1
         return outcomes
 
     def _fitted(self) -> Any:
-        """Return the model of all outcomes, which is fitted once for all data."""
+        """Return the model of all outcomes, fitted once for the present data."""
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import ModelListGP, SingleTaskGP
         from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -142,7 +143,7 @@ class BoTorchTuner:
         return qLogNoisyExpectedImprovement(self._fitted(), self._features(), **options)
 
     def _next(self) -> Tensor:
-        """Return the unit point of the largest acquisition."""
+        """Return the point of the unit cube with the largest acquisition."""
         from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 
         acqf = self._acquisition()
@@ -162,7 +163,7 @@ class BoTorchTuner:
 
 
 def _choices_one_by_one(space: Space) -> list[dict[int, float]]:
-    """Return column -> value of the one-hot columns of all choices, for every combination of their options."""
+    """Return for every combination of options the values of the one-hot columns of all choices, by column."""
     blocks = []
     column = 0
     for parameter in space.parameters.values():
@@ -174,7 +175,7 @@ def _choices_one_by_one(space: Space) -> list[dict[int, float]]:
 
 
 def _unit(space: Space, features: list[float]) -> Tensor:
-    """Return the unit point whose features are nearest to those given."""
+    """Return the point of the unit cube whose features are nearest to the given ones."""
     units = []
     column = 0
     for parameter in space.parameters.values():
@@ -203,8 +204,7 @@ TUNERS: dict[str, Callable[..., Any]] = {
     "ngopt": NevergradTuner,
     "random": partial(OptunaTuner, sampler="RandomSampler"),
 }
-"""Tuners by name. TPE is multivariate by default since Optuna 5; its ``group`` changes something where parameters are
-conditional."""
+"""Tuners by name. TPE is multivariate by default since Optuna 5; ``group`` only matters with conditional parameters."""
 
 LEFT_OUT = "(HEBO 0.3.6 is left out: it needs NumPy below 1.25, and kbo at least 1.26)"
 
@@ -214,9 +214,9 @@ FEWER = {
     "gpsampler": {200: 5, 1000: 0},
     "smac": {200: 5, 1000: 1},
 }
-"""Tuner -> number of trials -> number of runs on a problem from so many trials on, where a run takes more than 20 CPU
-seconds (in 5 dimensions 25 and 39 of qlognei and ax with 50 trials, 41 and 41 of gpsampler and smac with 200). The
-others do all runs."""
+"""For slow tuners, by name and smallest number of trials: the number of runs on a problem. A run takes more than 20 CPU
+seconds (in 5 dimensions: 25 and 39 for qlognei and ax with 50 trials, 41 and 41 for gpsampler and smac with 200). Other
+tuners do all runs."""
 
 
 def seeds_of(name: str, trials: int, seeds: int) -> int:
@@ -226,5 +226,5 @@ def seeds_of(name: str, trials: int, seeds: int) -> int:
 
 
 def tuner(name: str, space: Space, seed: int, trials: int, **options: Any) -> Any:
-    """Return the tuner of that name, a key of ``TUNERS``, with its options."""
+    """Return the tuner with a name, a key of ``TUNERS``, with its options."""
     return TUNERS[checks.one_of("tuner", name, TUNERS)](space, seed, trials, **options)

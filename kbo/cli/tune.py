@@ -34,7 +34,7 @@ else:
     figures = Lazy("kbo.report.figures.trials")
     summary = Lazy("kbo.report.summary")
 
-_TRIALS = "Number of all trials, with those in the journal."
+_TRIALS = "Number of all trials, including those in the journal."
 _WORKERS = (
     "Number of trials at the same time, each in its own process; 0 for one per CPU. With 1 they run in this process, "
     "where --timeout cannot interrupt compiled code."

@@ -381,7 +381,7 @@ def _parameter(name: str, trial: Trial) -> Any:
 
 
 def _strategy(trial: Trial) -> Hint | str:
-    """Return the strategy that chose a trial, with the numbers that it compared; empty if the user chose it."""
+    """Return the strategy that chose a trial, with the numbers that it compared; empty if none is recorded."""
     explanation = explanation_of(trial.proposal)
     if explanation is None:
         return ""

@@ -16,11 +16,11 @@ Values = Callable[[Array, Array], Array]
 """Kernel values [n m] at points [n d] and [m d]."""
 
 JUST_WITHIN = 1 - 1e-6
-"""Part of the norm bound that functions have as norm."""
+"""Norm of the functions, as a share of the norm bound."""
 
 
 class Subclass(MaternKernel):
-    """A subclass that changes nothing."""
+    """A subclass of a kernel that changes nothing."""
 
 
 class Expanded(MaternKernel):
@@ -80,11 +80,11 @@ RADIAL: dict[str, tuple[Callable[[], Kernel], Callable[[Array], Array], float]] 
     "scaled": (scaled, matern52, 4.0),
     "product": (lambda: MaternKernel(nu=0.5) * rational(), lambda r: matern12(r) * rq(r), 1.0),
 }
-"""Kernels by name: how to make one, its values at distances over the lengthscale, and their factor."""
+"""Kernels by name: a function that makes one, its values at distances over the lengthscale, and a factor of them."""
 
 
 def stretch(kernel: Kernel, lengthscale: float) -> None:
-    """Give a kernel, and the parts of one, this lengthscale."""
+    """Set the lengthscale of a kernel and of all its parts."""
     parts: list[Any] = list(kernel.modules())
     for part in parts:
         if getattr(part, "has_lengthscale", False):
@@ -92,7 +92,7 @@ def stretch(kernel: Kernel, lengthscale: float) -> None:
 
 
 def radial(name: str, lengthscale: float) -> tuple[Kernel, Values]:
-    """Return a kernel of GPyTorch and an independent computation of its values."""
+    """Return a kernel of GPyTorch, and a function that computes its values independently."""
     make, profile, factor = RADIAL[name]
     kernel = make().double()
     stretch(kernel, lengthscale)
@@ -135,9 +135,9 @@ class Function:
     Args:
         values: The kernel.
         centres: The centres [m d].
-        norm: Its norm.
-        rng: Source of randomness. Often the function is 0 at all centres but one, where it is as large as its norm
-            allows.
+        norm: The norm of the function; None for a draw.
+        rng: Source of randomness. Often the function is 0 at all centres except one, and there it is as large as its
+            norm allows.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Function:
 
 
 def signed_unit_vector(m: int, rng: random.Random) -> Array:
-    """Return a unit vector [m] or minus it, more often the last one than another."""
+    """Return plus or minus a unit vector [m], most often the last one."""
     position = m - 1
     if rng.random() >= 0.6:
         position = rng.randrange(m)

@@ -1,4 +1,4 @@
-"""Sequences on models and acquisition functions."""
+"""Random sequences of calls on models and acquisition functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ N_POINTS = 24
 """Points at which bounds are compared."""
 
 N_DATA = 8
-"""Number of these points that have data, some of them several times."""
+"""Number of these points with data; some points have several values."""
 
 MODELS: dict[str, Callable[..., Any]] = {
     "KernelRidgeGP": KernelRidgeGP,
@@ -73,11 +73,11 @@ TRANSFORMS: dict[str, tuple[Callable[[], Any], Callable]] = {
         lambda f: 1 + np.sqrt(np.abs(f)),
     ),
 }
-"""Outcome transforms: how to make one, and how data come from values of the function that a model is about."""
+"""Outcome transforms by name: a function that makes one, and one from values of the modelled function to data."""
 
 
 class Models:
-    """A model of an objective and one of a constraint; the functions are those of the transformed targets.
+    """A model of an objective and a model of a constraint. The known functions are in units of transformed targets.
 
     Args:
         play: The sequence.
@@ -186,7 +186,7 @@ class Models:
         }
 
     def run(self) -> None:
-        """Make two models and some changes of that of the objective, then compare."""
+        """Make two models, change the model of the objective several times, and compare with the truth."""
         objective = self.play.do("a model", lambda: self.model(0, "none"))
         limited = self.play.do("a model of the constraint", lambda: self.model(1, self.transform))
         if objective is None or limited is None:
@@ -223,7 +223,7 @@ class Models:
         self.play.judge(type(acqf).__name__, DELTA, lambda: acqf.guarantee is not None, is_wrong)
 
     def compare_limits(self, objective: Any, limited: Any) -> None:
-        """Compare the points that are said to keep a limit, or to break it, with the truth."""
+        """Compare with the truth which points are stated to keep a limit or to break it."""
         data = TRANSFORMS[self.transform][1](self.truths[1])
         limit = float(np.median(data)) + 1e-3 * self.sigma
         if self.play.pick(True, False):

@@ -1,4 +1,4 @@
-"""One random sequence of calls: its moves, the refused ones, and its statements with the truth at its end."""
+"""One random sequence of calls: its moves, the refused calls, and verdicts on its statements at the end."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Play:
     """Moves and verdicts of one sequence.
 
     Attributes:
-        rng: Its source of randomness.
-        moves: The calls in words, in their order.
+        rng: The source of randomness.
+        moves: The names of the calls, in their order.
         refused: The number of calls that kbo refused.
-        verdicts: For each statement at the end its kind, delta, and whether it was wrong; None without a guarantee.
+        verdicts: For each statement at the end its kind, delta, and whether it was wrong (None without a guarantee).
     """
 
     rng: random.Random
@@ -35,7 +35,7 @@ class Play:
     verdicts: list[tuple[str, float, bool | None]] = field(default_factory=list)
 
     def do(self, name: str, call: Callable[[], T]) -> T | None:
-        """Return the value of one call; None if it is refused."""
+        """Make a call, and return its value; None if kbo refuses it."""
         self.moves.append(name)
         try:
             return call()
@@ -47,13 +47,13 @@ class Play:
     def judge(
         self, kind: str, delta: float, guaranteed: Callable[[], bool], outside: Callable[[], bool]
     ) -> None:
-        """Compare a statement with the truth; data that refute true assumptions make it wrong as well.
+        """Compare a statement with the truth. It is also wrong if true assumptions are refuted.
 
         Args:
             kind: The kind of statement.
-            delta: The probability that it may be wrong.
-            guaranteed: Whether it is guaranteed, asked after ``outside``.
-            outside: Whether the truth is outside, or a number NaN.
+            delta: The probability with which the statement may be wrong.
+            guaranteed: Returns whether the statement is guaranteed; called after ``outside``.
+            outside: Returns whether the truth is outside of the statement, or a number is NaN.
         """
         try:
             try:
@@ -75,7 +75,7 @@ class Play:
         return self.rng.choice(options)
 
     def noise(self, n: int, std: float, signs: bool) -> np.ndarray:
-        """Return independent noise [n] of this standard deviation: random signs, or else Gaussian."""
+        """Return independent noise [n] of a standard deviation: random signs, or otherwise Gaussian."""
         if signs:
             draws = [self.rng.choice([-1, 1]) for _ in range(n)]
         else:
@@ -84,7 +84,7 @@ class Play:
 
 
 def outside(lower: Any, upper: Any, truth: np.ndarray) -> bool:
-    """Return whether a value of the truth is outside its interval by more than rounding, or a bound is NaN."""
+    """Return whether the truth is outside an interval by more than rounding, or a bound is NaN."""
     lower = np.asarray(torch.as_tensor(lower).detach(), dtype=float)
     upper = np.asarray(torch.as_tensor(upper).detach(), dtype=float)
     rounding = 1e-9 * (1 + np.abs(truth))

@@ -1,4 +1,4 @@
-"""Sequences on a posterior and a confidence."""
+"""Random sequences of calls on a posterior and a confidence."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from kbo import regression as r
 from kbo.confidence import Confidence
 
 N_DATA = 14
-"""Points that may have data."""
+"""Number of points that may have data."""
 
 N_PROBES = 8
-"""Further points at which bounds are compared."""
+"""Number of further points at which bounds are compared with the truth."""
 
 ISOLATED = 20_000
-"""Points far from all others, at which a draw of the prior has independent values."""
+"""Number of points far from all others, at which a draw of the prior has independent values."""
 
 
 class Clamped(Confidence):
-    """A bound of one's own: a given bound, clamped to a range in which the function is known to be."""
+    """A bound as a user may write it: a given bound, clamped to a range that contains the function."""
 
     def __init__(self, bound: Confidence, least: float, most: float) -> None:
         self.bound = bound
@@ -80,7 +80,7 @@ NOISE_BOUNDS: dict[str, Callable[..., Any]] = {
     "mixture": partial(c.MixtureNoiseBounds, strict=False),
     "mixture+strict": partial(c.MixtureNoiseBounds, strict=True),
 }
-"""Bounds of the noise level, given a norm bound, delta and an upper bound of the level."""
+"""Bounds on the noise level, given a norm bound, delta and an upper bound on the level."""
 
 ADAPTIVE = {
     **{
@@ -240,9 +240,9 @@ class Sequence:
         self.state = self._empty(first_kernel)
 
     def _other_kernel(self) -> Any:
-        """Return a kernel of another class with the same parameters, or mostly None.
+        """Return a kernel of another class with the same parameters; most often None.
 
-        A state that begins under it is loaded into one of the right kernel later on.
+        If it is not None, the first state has this kernel, and is later loaded into a state with the right kernel.
         """
         if self.play.pick(*range(6)) != 0:
             return None
@@ -261,7 +261,7 @@ class Sequence:
         return f"{words}, begun under {type(self.other_kernel).__name__}"
 
     def _confidence(self) -> Confidence:
-        """Return the confidence; one for draws is sometimes of fewer points than it is asked about."""
+        """Return the confidence; for draws it sometimes names fewer points than it is evaluated at."""
         setup = self.setup
         if setup.bound in NORM_BOUNDS:
             return NORM_BOUNDS[setup.bound](setup.sigma, setup.B, setup.delta)
@@ -308,7 +308,7 @@ class Sequence:
         self.play.do(name, lambda: self.state.update(self.X[rows], y, weights))
 
     def repeat_exactly(self) -> None:
-        """Learn repetitions of an objective that fixes its random seed."""
+        """Learn equal values at one point, as of an objective that fixes its random seed."""
         row = self.play.rng.randrange(N_DATA)
         y = torch.full((400,), float(self.truth[row] + self.fixed_noise[row]), dtype=torch.float64)
         self.play.do("400 equal values", lambda: self.state.update(self.X[[row] * 400], y))
@@ -349,7 +349,7 @@ class Sequence:
         self.play.do(move, lambda: setattr(target, name, value))
 
     def _overwritten(self, name: str, value: float) -> float:
-        """Return a wrong value of an attribute, with which a bound would be too narrow."""
+        """Return a wrong value of an attribute that would make a bound too narrow."""
         if name in DELTAS:
             return 0.9
         if isinstance(value, int):
@@ -423,7 +423,7 @@ class Sequence:
             return False
         lower, upper = self.confidence.interval(self.state, self.Z)
         if self.asks_elsewhere:
-            # Where fewer points are named than are asked about, only the last answer counts.
+            # If fewer points are named than are evaluated, only the last result counts.
             return self.is_wrong_elsewhere()
         return outside(lower, upper, self.truth)
 

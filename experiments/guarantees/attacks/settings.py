@@ -1,4 +1,4 @@
-"""Sequences on an optimiser in the certified or the safe setting."""
+"""Random sequences of calls on an optimiser in the certified or the safe setting."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from kbo.optimize.result import result_of
 DELTA = 1e-3
 
 LOW = 1.7e18
-"""Where float64 stores every 256th whole number."""
+"""A number from which on float64 has only every 256th whole number."""
 
 
 def _methods() -> list[str]:
-    """Return the names of the methods whose bounds hold for any kernel of which at most the norm is given."""
+    """Return the names of the methods whose bounds hold for any kernel, given at most the norm."""
     names = []
     for name in bandit.names():
         method = bandit.get(name)
@@ -166,7 +166,7 @@ class Tuning:
         return self.play.pick("dmm-ucb", "cmm-ucb")
 
     def _limit_and_start(self) -> tuple[float, Params | None]:
-        """Return a limit that some points keep by far and others break, and the point that keeps it best."""
+        """Return a limit that some points keep by a wide margin and others break, and the point that keeps it best."""
         if self.g_kernel is not self.kernel:
             return 0.0, None
         g = self.g(self.domain.units(self.domain.grid))
@@ -219,7 +219,7 @@ class Tuning:
         return self.value_with_noise(params, self.play.noise(2, self.sigma, self.signs))
 
     def value_with_noise(self, params: Params, noise: Array) -> Any:
-        """Return the outcome of a trial with this noise [2] of objective and limited quantity."""
+        """Return the outcome of a trial, given the noise [2] of objective and limited quantity."""
         unit = self.domain.units([params])
         value = float(self.f(unit)[0] + noise[0])
         if self.kind == "certified":
@@ -243,7 +243,7 @@ class Tuning:
         self.step(3)
 
     def planned(self) -> None:
-        """Evaluate points of one's own choice, which are begun before their values are known."""
+        """Evaluate points that the user chooses; their trials begin before their values are known."""
 
         def trials() -> None:
             for params in self.play.rng.sample(self.domain.grid, 6):
@@ -278,7 +278,7 @@ class Tuning:
         self.play.do(f"120 trials at {params}, {end} if noise is {level}", trials)
 
     def foreign(self) -> None:
-        """Report values at one point that were selected by their noise, and not asked for."""
+        """Report values at one point that the user has selected by their noise; kbo did not propose them."""
         params = self.play.pick(*self.domain.grid)
         size = self.play.pick(-3, 3)
         call = self.play.pick("tell", "add")
@@ -322,7 +322,7 @@ class Tuning:
         self.load_into(lambda: setting)
 
     def change_kernel(self) -> None:
-        """Change the kernel that was passed, or that the setting shows, then copy or load with that setting."""
+        """Change the kernel that was passed, or the kernel of the setting, then copy or load with this setting."""
         self.play.moves.append("lengthscale = 9 outside")
         stretch(self.kernel, 9.0)
         stretch(self.setting.kernel, 9.0)
