@@ -159,6 +159,7 @@ def bound_maximum(
         evaluations: The largest number of points at which bounds are computed. The first points, one for each
             combination of options of choices, are always examined, and count. Those of the comparison with the bounds
             of the method do not count.
+        lower: The value with which the result is compared.
         goal: The search ends when the result is at most this above ``lower``.
         until: The search ends when the upper bound at a point reaches this: then the statement cannot be proved.
         witnesses: Points [m P] of the unit cube, in the space, at which the result is compared with the bounds of the
