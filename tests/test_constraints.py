@@ -172,6 +172,14 @@ def test_an_infeasible_problem_ends_with_its_certificate():
     assert result.best_observed is None
 
 
+def test_a_certificate_is_wrong_with_at_most_the_sum_of_the_probabilities_of_its_bounds():
+    limits = [limit(-1.0), kbo.Constraint("size", lower=0.0, noise_std=0.05, norm_bound=8.0)]
+    setting = kbo.Certified(unit_kernel(1), 0.05, 8.0, delta=0.06)
+    optimizer = kbo.Optimizer({"i": kbo.Int(0, 4)}, setting=setting, constraints=limits)
+    optimizer.tell(optimizer.ask(), (0.5, {"memory": 2.0, "size": 1.0}))
+    assert optimizer.insight.infeasible().delta == pytest.approx(2 * 0.06 / 3)
+
+
 def test_a_certified_run_says_that_its_recommendation_is_feasible():
     result = certified(1.5, 12)
     assert result.feasibility.kept

@@ -164,6 +164,23 @@ def test_hypotheses_differ_in_noise_and_error_bars_weigh_by_each():
     assert float(surrogates[1].posterior.locations[1]) == pytest.approx(4.0)
 
 
+def test_the_gap_over_a_finite_space_is_the_largest_of_those_of_the_hypotheses():
+    smooth_or_large = [kbo.Hypothesis(rbf(0.3), 0.05, 2.0), kbo.Hypothesis(rbf(1.0), 0.05, 6.0)]
+
+    def gap(hypotheses):
+        setting = kbo.Certified(hypotheses)
+        optimizer = kbo.Optimizer({"n": kbo.Int(0, 20)}, setting=setting)
+        for n in (0, 5, 10):
+            optimizer.tell(optimizer.run.begin({"n": n}), 0.3 * math.sin(n))
+        return optimizer.gap()
+
+    together = gap(smooth_or_large)
+    alone = [gap([hypothesis]).value for hypothesis in smooth_or_large]
+    assert together.proved
+    assert max(alone) > 1.1 * min(alone)
+    assert together.value == pytest.approx(max(alone))
+
+
 def test_constraints_have_hypotheses_of_their_own():
     def opened(constraint):
         setting = kbo.Certified(rbf(0.3), 0.1, 4.0)

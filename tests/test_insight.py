@@ -201,7 +201,35 @@ def test_good_values_are_none_where_the_next_ones_are_not_known_to_be_good():
     assert good_values(UNIT, units, sharp, feasible, 0.01).values[1] < 0.6
 
 
+# Finalists
+
+
+def test_finalists_are_the_trials_that_may_be_better_the_most_probable_first():
+    optimizer = at_random(noisy(quadratic, 0.1), QUADRATIC, 12)
+    best = optimizer.recommended()
+    others = [trial for trial in optimizer.trials if trial is not best]
+    units = optimizer.space.units([trial.params for trial in (best, *others)])
+    features = optimizer.space.features(units)
+    draws = optimizer.insight.report_surrogate().draws(features, 20_000, generator())
+    probability = (draws[:, 1:] > draws[:, :1]).double().mean(0).tolist()
+    better = dict(zip([trial.number for trial in others], probability, strict=True))
+    finalists = [trial.number for trial in optimizer.insight.finalists()]
+    assert finalists[0] == best.number
+    chosen = [better.pop(number) for number in finalists[1:]]
+    assert len(chosen) == 4
+    for earlier, later in itertools.pairwise([*chosen, max(better.values())]):
+        assert earlier > later - 0.05
+    assert min(chosen) >= 0.05
+
+
 # Gain
+
+
+def test_the_loss_that_counts_as_none_is_a_twentieth_of_the_median_loss(optimizer):
+    grid = [i / 50 for i in range(51)]
+    median_loss = np.median([quadratic({"x": x, "y": y}) for x in grid for y in grid])
+    tolerance = optimizer.insight.answers(effects=False).tolerance
+    assert tolerance == pytest.approx(0.05 * median_loss, rel=0.4)
 
 
 def test_the_gain_of_draws_in_numbers():

@@ -98,6 +98,19 @@ def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
         assert 0 <= float(ended.point.min()) <= float(ended.point.max()) <= 1
 
 
+@pytest.mark.parametrize(("evaluations", "n_examined"), [(100, 100), (101, 100), (10, 10), (1, 10)])
+def test_the_first_points_are_always_examined_and_count(evaluations, n_examined):
+    space = kbo.Space({"x": (0.0, 1.0), "c": list("abcde"), "d": ["a", "b"]})
+    state, _, _ = case(space, 0)
+    problem = BoundedScore(
+        [CellBound([Bound(MartingaleMixture(0.1, 2.0, 0.01), state, 2.0)])], space
+    )
+    counts = []
+    bound_maximum(problem, evaluations, counted=counts.append)
+    assert counts[0] == 10
+    assert sum(counts) == n_examined
+
+
 def test_random_proofs_over_every_kind_of_parameter_are_right():
     assert [fault for *_, fault in faults(15, 5) if fault] == []
 

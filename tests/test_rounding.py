@@ -10,6 +10,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ from kbo.confidence import (
 from kbo.confidence.gaussian import srinivas
 from kbo.confidence.mixture.confidence_set import confidence_set
 from kbo.errors import IllConditionedWarning, NotPositiveDefinite, RefutedAssumptions
-from kbo.regression import FixedDictionary, FixedPoints
+from kbo.regression import FixedDictionary, FixedPoints, Rounding
 from tests.exact_arithmetic import Exact, real
 from tests.parts import once
 
@@ -185,6 +186,15 @@ def test_the_radius_of_a_confidence_set_is_rounded_up():
     e = rounding.accounted(state.error.rounding, 1e-4)
     assert e > 1e-14
     assert confidence_set(state, 3.0, B, DELTA, 1e-4).squared_radius >= 3 * (1 + 2 * e)
+
+
+@pytest.mark.parametrize("e", [1e-8, 1e-4, rounding.MOST])
+def test_a_widened_bound_covers_the_largest_errors_of_mean_variance_and_quad(e):
+    """The variance may be 1 / (1 - e) of the computed one, and the mean off by ``e sqrt(variance quad / ridge)``."""
+    state = SimpleNamespace(error=SimpleNamespace(rounding=Rounding(0.0, e)))
+    width, quad = 2.0, torch.tensor(9.0, dtype=torch.float64)
+    needed = width / math.sqrt(1 - e) + e * 3.0 / (1 - e)
+    assert float(rounding.widened(state, width, quad, 1.0)) >= needed
 
 
 @pytest.mark.filterwarnings("ignore::kbo.errors.IllConditionedWarning")

@@ -1,8 +1,9 @@
 """A test of whether a function is a kernel: its matrix K on the data has no negative eigenvalue.
 
 If K has one, no theorem applies, because there is no RKHS. The factor of ``K + ridge I`` does not
-show it when the ridge is large. So this test factors K itself, plus a shift for rounding, for which
-bounds account (docs/theory/rounding.md).
+show it when the ridge is large. So this test factors K itself, plus once to twice the amount by
+which rounding may move its eigenvalues. That a function which passes is a kernel remains an
+assumption (docs/theory/rounding.md).
 """
 
 from __future__ import annotations

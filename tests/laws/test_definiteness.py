@@ -247,6 +247,23 @@ def test_a_gram_matrix_that_is_accepted_is_a_kernel(dtype):
     assert state.error.negative_eigenvalue() == 0
 
 
+@pytest.mark.parametrize(("multiple", "is_found"), [(0.9, False), (2.1, True)])
+def test_an_eigenvalue_above_the_tolerance_passes_and_one_below_twice_that_is_found(
+    multiple, is_found
+):
+    tolerance = 1e-3
+    least = -multiple * tolerance
+    matrix = torch.tensor([[1.0, 1.0 - least], [1.0 - least, 1.0]], dtype=torch.float64)
+
+    def prior(left: Tensor, right: Tensor) -> Tensor:
+        return matrix[left[:, 0].long()][:, right[:, 0].long()]
+
+    points = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    test = Definiteness(points, tolerance)
+    test.extend(prior, points, tolerance)
+    assert test.eigenvalue == pytest.approx(least * is_found)
+
+
 def test_each_entry_of_the_matrix_is_computed_only_once():
     """A new location costs O(n^2): only its kernel values with the others are computed."""
     kernel = stationary(MaternKernel(nu=2.5), 0.3)

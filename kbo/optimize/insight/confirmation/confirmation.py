@@ -154,16 +154,17 @@ def _about_values(confirmation: Confirmation) -> list[str]:
 
 
 def _on_unseen(best: Finalist, delta: float) -> str:
-    """Return how large a share of the evaluations of the best candidate may be of an unseen kind, in words.
+    """Return how large a share of the evaluations of the best candidate one unseen kind may have, in words.
 
     A kind of probability p is missing among n independent evaluations with probability (1 - p)^n. This is at most delta
-    if ``p >= 1 - delta^(1/n)``.
+    if ``p >= 1 - delta^(1/n)``. This delta is spent beside that of the statement about the best candidate.
     """
     n = len(best.values)
     share = math.ceil(100 * -math.expm1(math.log(delta) / n))
     return (
-        f"The {n} evaluations of {best.name} may not have shown rare results, such as a divergence: up to {share}% of "
-        "its evaluations may be of a kind not seen."
+        f"The {n} evaluations of {best.name} may not have shown rare results, such as a divergence. Any one kind of "
+        f"result that makes up more than {share}% of its evaluations would have been seen, which is another statement "
+        "with the same probability."
     )
 
 

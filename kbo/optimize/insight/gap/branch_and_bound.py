@@ -156,8 +156,9 @@ def bound_maximum(
 
     Args:
         problem: The score, its space and the slacks.
-        evaluations: The largest number of points at which bounds are computed. The first points (one for each
-            combination of options) and those of the comparison with the bounds of the method do not count.
+        evaluations: The largest number of points at which bounds are computed. The first points, one for each
+            combination of options of choices, are always examined, and count. Those of the comparison with the bounds
+            of the method do not count.
         lower: The value with which the result is compared.
         goal: The search ends when the result is at most this above ``lower``.
         until: The search ends when the upper bound at a point reaches this: then the statement cannot be proved.
