@@ -23,9 +23,10 @@ _LARGE_Z = 5.0
 
 @dataclass(frozen=True)
 class ExpectedImprovement(Strategy):
-    """The largest expected improvement on the mean of the best trial: without noise, in spaces with conditions.
+    """The largest expected improvement on the best trial: without noise, in spaces with conditions.
 
-    In such spaces it leaves a branch that is well known for another one. Its logarithm is maximised (Ament et al.
+    An improvement is counted from the mean at the best trial plus 0.01 standard deviations of the targets. In such
+    spaces the strategy leaves a branch that is well known for another one. The logarithm is maximised (Ament et al.
     2023), which differs also between points with next to no improvement. The strategy does not apply where a context or
     choices are given.
     """

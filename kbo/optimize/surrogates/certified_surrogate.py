@@ -158,9 +158,13 @@ class CertifiedSurrogate(Surrogate):
         The check is the same for every method that rests on all assumptions: bounds that use one ridge only, or none,
         would not notice the contradiction. Other methods have a check of their own, or assume something else.
         """
-        recipe = methods.get(self.method.name)
-        own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
-        if recipe.has_bounds and not own_check:
+        named_method = methods.get(self.method.name)
+        own_check = (
+            named_method.noise == "online"
+            or named_method.norm == "estimated"
+            or named_method.fixed_kernel
+        )
+        if named_method.has_bounds and not own_check:
             delta = self.given.delta
             refuse_if_refuted(posterior, self.noise_std, self.norm_bound, delta, self.given.scale)
 
