@@ -63,7 +63,7 @@ class Facts:
     """Facts about a problem, and the options of a method.
 
     A fact that is not known is None. ``NamedMethod.needs`` lists those that a method cannot do
-    without; ``known`` reads them.
+    without; ``methods.known`` reads one of those.
 
     Attributes:
         kernel: An unbatched GPyTorch kernel.
