@@ -10,38 +10,36 @@ class KboError(Exception):
     """Base class of every error that kbo raises on purpose.
 
     Attributes:
-        trials: The trials of the run that this error has ended; empty outside of runs. Every other
-            exception that leaves ``minimize`` or ``maximize`` has them, too.
+        trials: The trials of the run that the error has ended; empty outside of a run. Any other
+            exception that leaves ``minimize`` or ``maximize`` has this attribute, too.
     """
 
     trials: Sequence[Any] = ()
 
 
 class InvalidInput(KboError, ValueError):
-    """An argument that cannot be used: wrong shape, dtype, device, range or not finite."""
+    """An argument cannot be used: its shape, dtype, device or range is wrong, or it is not finite."""
 
 
 class MissingExtra(KboError, ModuleNotFoundError):
-    """Libraries of an extra of kbo are not installed; the message names the extra."""
+    """A library that an extra of kbo installs is missing; the message names the extra."""
 
 
 class NotPositiveDefinite(KboError, ArithmeticError):
-    """The regularised kernel matrix has no Cholesky factor, or the function is no kernel.
+    """The regularised kernel matrix has no Cholesky factor: the ridge is too small, or the function is no kernel.
 
-    kbo never adds jitter silently. For a kernel a larger ridge keeps every bound valid, so the
-    message names one.
+    kbo never adds jitter silently. Every bound stays valid with a larger ridge, so the message names one.
     """
 
 
 class RefutedAssumptions(KboError):
     """The data contradict the assumptions of a confidence bound.
 
-    The set of functions that are consistent with the data, the norm bound, the noise level and the
-    kernel is empty: at least one assumption is false, except with probability ``delta``.
+    No function agrees with the data, the kernel, the norm bound and the noise level at the same time. Except with
+    probability ``delta``, at least one of these assumptions is false.
 
     Attributes:
-        figures: The numbers of the contradiction, by name (``n``, ``norm_bound``, ``noise_std``,
-            ...).
+        figures: The numbers in the message, by name (``n``, ``norm_bound``, ``noise_std``, ...).
     """
 
     def __init__(self, message: str, **figures: float) -> None:
@@ -51,30 +49,30 @@ class RefutedAssumptions(KboError):
 
 
 class Contradiction(KboError):
-    """Two results of kbo exclude each other: a fault of kbo, which it found before it returned."""
+    """Two results of kbo contradict each other. This is a fault of kbo, found before anything was returned."""
 
 
 class TooManyFailures(KboError):
-    """All trials of a run failed, or so many in a row that more would waste the budget."""
+    """All trials of a run failed, or too many in a row: further trials would waste the budget."""
 
 
 class Stop(Exception):
-    """Raised by ``on_trial`` to end a run; its text is the reason."""
+    """An exception that ``on_trial`` raises to end a run; its text is the reason."""
 
 
 class JournalError(KboError):
-    """A journal that cannot be written, is damaged, is in use, or belongs to another problem."""
+    """A journal cannot be used: it cannot be written, is damaged, is in use, or belongs to another problem."""
 
 
 class AnotherProblem(JournalError):
-    """A journal that belongs to another problem, for example to another space."""
+    """A journal belongs to another problem, for example to another space."""
 
 
 class AnotherSpace(AnotherProblem):
-    """A journal of the same problem in another space, in which the run can go on.
+    """A journal belongs to the same problem in another space; the run can go on in the new space.
 
     Attributes:
-        different: The differences between the spaces, each on a line of its own.
+        different: The differences between the spaces, one on each line.
     """
 
     def __init__(self, message: str, different: str = "") -> None:
@@ -83,4 +81,4 @@ class AnotherSpace(AnotherProblem):
 
 
 class IllConditionedWarning(UserWarning):
-    """A ridge so small that rounding shows in the results."""
+    """The ridge is so small that rounding errors are visible in the results."""

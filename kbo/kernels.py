@@ -1,9 +1,9 @@
-"""Kernels as plain dense functions, and kernels on arbitrary objects through their Gram matrix.
+"""Kernels as plain dense functions, and kernels on arbitrary objects by their Gram matrix.
 
-GPyTorch kernels are lazy, batched and trainable; a streaming posterior needs single rows, a
-thousand times a second, with constant hyper-parameters. ``freeze`` turns a kernel into such a
-function. Distances are taken from differences, not from ``|x|^2 - 2xz + |z|^2``, so the distance
-of a repeated point is exactly zero and a row never depends on the other rows of its batch.
+GPyTorch kernels are lazy, batched and trainable. A streaming posterior needs single rows, a
+thousand times a second, with constant hyper-parameters; ``freeze`` turns a kernel into such a
+function. Distances are computed from differences, not from ``|x|^2 - 2xz + |z|^2``. So the distance
+of equal points is exactly zero, and a row never depends on the other rows of its batch.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _BLOCK = 2**16
-"""Kernel values that are computed at once on the CPU: few enough for its cache.
+"""Number of kernel values that are computed at once on the CPU: as many as fit into its cache.
 
-They are not fewer, since PyTorch does not divide the work of smaller blocks among threads.
+PyTorch does not divide smaller blocks among threads.
 """
 
 _MOST_CHECKED = 2000
-"""Rows of a Gram matrix that are checked to be positive semi-definite."""
+"""Largest number of rows of a Gram matrix that are checked to be positive semi-definite."""
 
 _GRAM_SLACK = 100
-"""Units of rounding, relative to the trace, by which eigenvalues of a Gram matrix may be negative."""
+"""Units of rounding, relative to the trace, by which eigenvalues of a Gram matrix may be below zero."""
 
 _HALF_OF_THE_DIGITS = 1e-8
 """Error of distances from ``|x|^2 - 2xz + |z|^2`` in float64."""
 
 _MOST_DIFFERENT = 0.1
-"""Difference of float32 and float64, relative to ``k(x, x)``, up to which it tells the error."""
+"""Largest difference of float32 and float64, relative to ``k(x, x)``, that measures the error."""
 
 
 # Kernels of finite sets of objects
@@ -55,15 +55,15 @@ _MOST_DIFFERENT = 0.1
 class PrecomputedKernel(Kernel):
     """The kernel of any finite set of objects, given by its Gram matrix; points are indices.
 
-    A point is the row number of the object, as a float tensor of shape [... 1]; ``points`` has them
-    all.
+    A point is the row number of an object, as a float tensor of shape [... 1]; ``points`` has all
+    of them.
 
     Args:
         gram: Symmetric positive semi-definite matrix [N N].
 
     Raises:
-        InvalidInput: The matrix is no such one. Every pair of objects is checked, and up to 2000
-            objects together.
+        InvalidInput: The matrix is not symmetric and positive semi-definite. All pairs of objects
+            are checked, and up to 2000 objects together.
     """
 
     def __init__(self, gram: Tensor) -> None:
@@ -111,7 +111,7 @@ def _pairs_are_possible(gram: Tensor) -> bool:
     diagonal = gram.diagonal() * (1 + 1e-5)
     if bool((diagonal < 0).any()):
         return False
-    # By blocks of rows: no second matrix of that size.
+    # By blocks of rows, so that no second matrix of this size is allocated.
     for rows, variances in zip(gram.split(256), diagonal.split(256), strict=True):
         if bool((rows.square() > variances.unsqueeze(-1) * diagonal).any()):
             return False
@@ -131,7 +131,7 @@ def _row_numbers(X: Tensor, gram: Tensor) -> Tensor:
     """Return the row numbers [...] of points X [... 1].
 
     Raises:
-        InvalidInput: X holds something else.
+        InvalidInput: X is no row numbers of the matrix.
     """
     is_valid = X.shape[-1] == 1
     numbers = X
@@ -152,7 +152,7 @@ def _row_numbers(X: Tensor, gram: Tensor) -> Tensor:
 
 
 def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
-    """Return a dense, constant copy of a GPyTorch kernel, in dtype and on device of ``like``.
+    """Return a dense, constant copy of a GPyTorch kernel, in the dtype and on the device of ``like``.
 
     Raises:
         InvalidInput: The kernel is not a single unbatched GPyTorch kernel, or reads a column that
@@ -179,7 +179,7 @@ def _check_columns(kernel: Kernel, columns: int) -> None:
 
 
 def _kernels_in(kernel: Kernel) -> list[Kernel]:
-    """Return a kernel and those of which it is made."""
+    """Return a kernel and all kernels inside it."""
     return [part for part in kernel.modules() if isinstance(part, Kernel)]
 
 
@@ -188,8 +188,7 @@ class DenseKernel(ABC):
 
     Attributes:
         constant: ``k(x, x)`` if it is the same everywhere, else None.
-        monotone: Whether ``k(x, z)`` is a function of ``|x - z|``, column by column, that falls in
-            each.
+        monotone: Whether ``k(x, z)`` is a decreasing function of ``|x_i - z_i|`` in every column i.
     """
 
     constant: float | None = None
@@ -206,25 +205,25 @@ class DenseKernel(ABC):
     def error(self, X: Tensor) -> float:
         """Return a bound of the error of ``k(x, z)`` by rounding of the coordinates of X [n d].
 
-        It is relative to ``k(x, x)`` and grows with the distance of the points from zero. The error
-        of every value by a few units in the last place is not included.
+        It is relative to ``k(x, x)`` and grows with the distance of the points from zero. It does
+        not include the error of every computed value, a few units in the last place.
         """
         return 0.0
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         """Return coordinates c(X) [n c] and a decreasing g with ``k(x, z) = g(|c(x) - c(z)|)``.
 
-        None if there are none.
+        None if the kernel has no such form.
         """
         return None
 
 
 def _dense(kernel: Any, scale: Tensor | float = 1.0) -> DenseKernel:
-    """Return ``scale`` times a kernel, which this function may change."""
+    """Return ``scale`` times a kernel as a dense function; the given kernel may be changed."""
     # A subclass may have another formula, so the exact class decides.
     kind = type(kernel)
     if kind is ScaleKernel:
-        if kernel.active_dims is not None:  # GPyTorch makes them those of the base, if it has any
+        if kernel.active_dims is not None:  # equal to those of the base kernel, if it has any
             kernel.base_kernel.active_dims = kernel.active_dims
         return _dense(kernel.base_kernel, scale * kernel.outputscale.detach())
     if kind is RBFKernel:
@@ -238,7 +237,7 @@ def _dense(kernel: Any, scale: Tensor | float = 1.0) -> DenseKernel:
 
 
 class _Stationary(DenseKernel):
-    """``scale * shape(|x - z| / lengthscale)``, of the active columns; the shape decreases."""
+    """The kernel ``scale * shape(|x - z| / lengthscale)`` of the active columns; shape decreases."""
 
     constant: float
     monotone = True
@@ -259,7 +258,7 @@ class _Stationary(DenseKernel):
         are_plain = X.ndim == Z.ndim == 2 and not X.requires_grad and not Z.requires_grad
         if not are_plain or len(X) <= rows_at_once or X.device.type != "cpu":
             return self._value(_distances(X, Z))
-        # In blocks that stay in the cache: up to three times as fast as with large temporaries.
+        # Blocks that stay in the cache are up to three times as fast as large temporaries.
         K = X.new_empty(len(X), len(Z))
         for rows, block in zip(X.split(rows_at_once), K.split(rows_at_once), strict=True):
             block.copy_(self._value(_distances(rows, Z)))
@@ -276,11 +275,11 @@ class _Stationary(DenseKernel):
         return self._coordinates(X), self._value
 
     def _value(self, r: Tensor) -> Tensor:
-        """Return the kernel of points at distances r in lengthscales."""
+        """Return the kernel at distances r, in units of the lengthscale."""
         return self.shape(r) * self.scale
 
     def _coordinates(self, X: Tensor) -> Tensor:
-        """Return the active columns of X in lengthscales."""
+        """Return the active columns of X, in units of the lengthscales."""
         return self._active_columns(X) * self.inverse_lengthscale
 
     def _active_columns(self, X: Tensor) -> Tensor:
@@ -294,7 +293,7 @@ class _Stationary(DenseKernel):
         return X
 
 
-# Shapes: decreasing functions of the distance r in lengthscales, with the value 1 at zero
+# Shapes: decreasing functions of the distance r in units of the lengthscale, with value 1 at 0
 
 
 def _gaussian(r: Tensor) -> Tensor:
@@ -336,7 +335,7 @@ class _Combined(DenseKernel):
         constants = [k.constant for k in kernels]
         if None not in constants:
             self.constant = float(scale * combine(constants))
-        self.monotone = all(k.monotone for k in kernels)  # monotone ones are not negative
+        self.monotone = all(k.monotone for k in kernels)  # also for products: none is negative
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.scale * self.combine([k(X, Z) for k in self.kernels])
@@ -362,7 +361,7 @@ class _Generic(DenseKernel):
             for name in ("lengthscale", "period_length"):
                 length = getattr(module, name, None)
                 if isinstance(length, Tensor):
-                    self.steepness += 2 * math.pi / float(length.min())  # a period is that steep
+                    self.steepness += 2 * math.pi / float(length.min())  # steepness of a period
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         with gpytorch.settings.lazily_evaluate_kernels(False):
@@ -373,7 +372,7 @@ class _Generic(DenseKernel):
         return self._checked(self.kernel(X, diag=True), X.shape[-2:-1]) * self.scale
 
     def _checked(self, value: Any, shape: tuple[int, ...]) -> Tensor:
-        """Return a kernel matrix or diagonal as a tensor, if its last axes have these sizes."""
+        """Return a kernel matrix or diagonal as a tensor, after a check of its last axes."""
         dense = to_dense(value)
         if dense.shape[-len(shape) :] != shape:
             raise InvalidInput(
@@ -399,7 +398,7 @@ def _covar_dist(
     square_dist: bool = False,
     **_: Any,
 ) -> Tensor:
-    """Return distances as ``Kernel.covar_dist`` of GPyTorch does, but from differences."""
+    """Return the distances of GPyTorch's ``Kernel.covar_dist``, computed from differences."""
     if last_dim_is_batch:
         x1, x2 = x1.mT.unsqueeze(-1), x2.mT.unsqueeze(-1)
     r = torch.linalg.vector_norm(x1 - x2, dim=-1) if diag else _distances(x1, x2)
@@ -410,9 +409,10 @@ def _covar_dist(
 
 
 def _distance_error(X: Tensor) -> float:
-    """Return ``2 u max |x|``, the error of a distance, and of a kernel.
+    """Return ``2 u max |x|``, a bound of the error of a distance.
 
-    No shape is steeper than ``k(x, x)`` per unit.
+    It also bounds the relative error of a kernel, since no shape is steeper than ``k(x, x)`` per
+    unit of distance.
     """
     if not X.numel():
         return 0.0
@@ -420,23 +420,23 @@ def _distance_error(X: Tensor) -> float:
 
 
 def measured_error(kernel: Kernel, X: Tensor) -> float:
-    """Return the error of ``k(x, z)`` by rounding if its formula is unknown, else 0.
+    """Return an estimate of the rounding error of ``k(x, z)``, relative to ``k(x, x)``.
 
-    It is relative to ``k(x, x)``, and an estimate. The formula is known if all classes are
-    GPyTorch's or kbo's, since ``freeze`` takes their distances from differences. A spectral mixture
-    counts as unknown: ``DenseKernel.error`` does not know its frequencies.
+    It is 0 if the formula of the kernel is known: if all its classes are GPyTorch's or kbo's, for
+    which ``freeze`` computes distances from differences. A spectral mixture counts as unknown,
+    because ``DenseKernel.error`` does not know its frequencies.
 
-    The estimate compares float32 with float64 among points X [n d]. Distances from
-    ``|x|^2 - 2xz + |z|^2``, the least accurate of the usual formulas, lose half of the digits, so
-    the error in float64 is taken to be that in float32 times the root of the ratio of the two
-    units of rounding. It is 1 where points are so far from zero, or values so rough, that a
-    comparison in float32 tells nothing.
+    The estimate compares float32 with float64 among points X [n d]. The least accurate of the usual
+    formulas, distances from ``|x|^2 - 2xz + |z|^2``, loses half of the digits. So the error in
+    float64 is estimated by the error in float32 times the square root of the ratio of the units of
+    rounding. It is 1 where points are so far from zero, or values so rough, that float32 tells
+    nothing.
     """
     if all(_is_known(part) for part in kernel.modules()):
         return 0.0
 
     def values(points: Tensor) -> Tensor:
-        # The points in another order: some formulas treat equal arguments apart.
+        # The points are reversed, because some formulas treat equal arguments as a special case.
         return freeze(kernel, points)(points, points.flip(0)).double()
 
     single = X.float()
@@ -453,11 +453,11 @@ def measured_error(kernel: Kernel, X: Tensor) -> float:
 
 
 def least_error(kernel: Kernel | None, dtype: torch.dtype) -> float:
-    """Return the least error of ``k(x, z)`` to allow for, relative to ``k(x, x)``.
+    """Return the least error of ``k(x, z)`` to assume, relative to ``k(x, x)``.
 
-    It is zero if kbo knows the formula. Values of other formulas and of Gram matrices are taken to
-    have half of the digits of float64, and not to be more accurate than ``PrecomputedKernel``
-    demands in this dtype.
+    It is zero if kbo knows the formula. Other formulas and Gram matrices are assumed to have half
+    of the digits of float64, and at most the accuracy that ``PrecomputedKernel`` requires in this
+    dtype.
     """
     if kernel is not None:
         parts = list(kernel.modules())
@@ -468,10 +468,10 @@ def least_error(kernel: Kernel | None, dtype: torch.dtype) -> float:
 
 
 def is_positive_definite(kernel: Any) -> bool:
-    """Return whether it is a theorem that no matrix of the kernel has a negative eigenvalue.
+    """Return whether a theorem says that no matrix of the kernel has a negative eigenvalue.
 
-    It is one for RBF and Matern kernels, their sums and products, and multiples by numbers above
-    zero (Rasmussen & Williams 2006, Sec. 4.2). Subclasses may have another formula.
+    It does for RBF and Matern kernels, their sums and products, and positive multiples (Rasmussen &
+    Williams 2006, Sec. 4.2). It does not for subclasses, which may have another formula.
     """
     kind = type(kernel)
     if kind is ScaleKernel:
@@ -482,6 +482,6 @@ def is_positive_definite(kernel: Any) -> bool:
 
 
 def _is_known(part: torch.nn.Module) -> bool:
-    """Return whether a module of a kernel has a formula whose rounding kbo knows."""
+    """Return whether kbo knows the formula of a module of a kernel, and its rounding errors."""
     packages = ("gpytorch.", "kbo.", "torch.")
     return type(part).__module__.startswith(packages) and not hasattr(part, "mixture_means")

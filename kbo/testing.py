@@ -1,4 +1,4 @@
-"""Laws that posteriors must satisfy, to be run on one of your own."""
+"""Laws that posteriors must satisfy, for tests of your own posteriors."""
 
 from __future__ import annotations
 
@@ -28,25 +28,27 @@ def check_posterior(
     formulas: Callable[[Posterior, Tensor, Tensor], Any] | None = None,
     ordered: bool = False,
 ) -> None:
-    """Check that a posterior obeys the laws on which the rest of kbo rests.
+    """Check that a posterior obeys the laws that the rest of kbo assumes.
 
-    Its numbers equal the dense formulas of its own ``prior``; data in pieces, in another order or
-    repeated give the same; bad data are refused and change nothing; forks, copies and data that the
-    caller changes are independent of it; the numbers at a point do not depend on the other points,
-    and have exact gradients. A posterior that only approximates the formulas, such as a sketch,
-    needs ``formulas`` of its own.
+    * Its numbers equal the dense formulas of its own ``prior``.
+    * Data in pieces, in another order or repeated give the same numbers.
+    * Bad data are refused and change nothing.
+    * It is independent of its forks and copies, and of later changes of the caller's data.
+    * The numbers at a point do not depend on the other points, and have exact gradients.
+
+    A posterior that only approximates the formulas, such as a sketch, needs its own ``formulas``.
 
     Args:
         make: Returns the posterior without data at a ridge.
         X: Points [n d], at least 8 distinct ones, in float64. Half of them are observed.
         tolerance: Relative and absolute tolerance.
-        formulas: Called with the posterior, the points and the targets; returns an object whose
-            ``at(ridge)`` has the expected numbers, by the methods ``predict``, ``covariance``,
+        formulas: Called with the posterior, the points and the targets. It returns an object whose
+            ``at(ridge)`` has the expected numbers, as the methods ``predict``, ``covariance``,
             ``log_det``, ``quad`` and ``effective_dimension`` of a ``PosteriorAt``.
-        ordered: The order of the data may matter.
+        ordered: Whether the numbers may depend on the order of the data.
 
     Raises:
-        AssertionError: The first law that does not hold, in words.
+        AssertionError: A law does not hold; the message names the first one.
         InvalidInput: Too few points, or of another shape or dtype.
 
     Example:
@@ -235,7 +237,7 @@ class _Laws:
 
 
 def _holds(condition: bool, law: str) -> None:
-    """Raise AssertionError with the law unless a condition is true."""
+    """Raise AssertionError, with the law as message, unless a condition is true."""
     if not condition:
         raise AssertionError(law)
 

@@ -179,18 +179,18 @@ def test_no_number_is_beyond_the_limits_of_the_intervals(value_range, sign, tmp_
 
 def test_differences_gains_and_effects_are_told_in_words():
     worse = "worse than the recommended parameters, by 0.50 [0.40, 0.60]"
-    assert summary.first_trial(Estimate(0.5, 0.4, 0.6)) == worse
+    assert summary.first_trial(Estimate(0.4, 0.5, 0.6)) == worse
     unclear = "not visibly different from the recommended parameters"
-    assert summary.first_trial(Estimate(0.1, -0.4, 0.6)) == unclear
+    assert summary.first_trial(Estimate(-0.4, 0.1, 0.6)) == unclear
     for decision, gain, sentence in (
         (
             "stop",
-            Estimate(0.001, 0, 0.005),
+            Estimate(0, 0.001, 0.005),
             "0.001 on average, too little to matter (0.1 or less): stop",
         ),
         (
             "undecided",
-            Estimate(0.2, 0, 0.9),
+            Estimate(0, 0.2, 0.9),
             "by nothing or up to 0.9, 0.2 on average (0.1 or less does not matter); stop if 0.2 is not worth them, "
             "else go on",
         ),

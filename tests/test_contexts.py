@@ -227,7 +227,7 @@ def test_only_rows_of_a_table_are_evaluated_each_once_and_the_gap_is_exact(tmp_p
     result = kbo.minimize(yield_of, CANDIDATES, n_trials=12, **options)
     assert sorted([trial.params for trial in result.trials], key=rows.index) == rows
     assert result.params == min(rows, key=yield_of)
-    assert result.gap_exact
+    assert result.gap.exact
     space = report.Record.of(path).space
     assert space.params(space.unit(rows[5])) == rows[5]
     optimizer = kbo.Optimizer(CANDIDATES)

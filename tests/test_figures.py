@@ -42,7 +42,7 @@ def test_importance_of_a_sum_is_that_of_its_terms_and_of_a_product_is_divided():
     expected = {"x": 0.5, "lr": 0.5, "kind": 0.0}
     assert entries[-1].name == "kind"
     for entry in entries:
-        value, low, high = entry.share
+        low, value, high = entry.share
         assert low <= value <= high
         assert value == pytest.approx(expected[entry.name], abs=0.03)
     product = at_random(lambda p: (p[0] - 0.5) * (p[1] - 0.5), [(0, 1), (0, 1)])

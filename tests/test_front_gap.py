@@ -182,7 +182,7 @@ def test_a_result_states_the_joint_guarantee_and_the_gap_in_units_of_the_objecti
     result = kbo.minimize(objective, BOX, 12, **options)
     assert "is at most 9" in result.stopped
     assert result.certified
-    assert result.gap_proved
+    assert result.gap.proved
     assert result.assumptions["delta"] == 0.1
     assert result.assumptions["objectives"]["speed"]["norm_bound"] == 4.0
     text = str(result)

@@ -207,7 +207,7 @@ def test_good_values_are_none_where_the_next_ones_are_not_known_to_be_good():
 def test_the_gain_of_draws_in_numbers():
     gains = torch.tensor([-1.0] * 10 + [0.5] * 80 + [3.0] * 10, dtype=torch.float64)
     assert expected_gain(gains, noiseless=False, size=1.0) == Estimate(
-        pytest.approx(0.6), -1.0, 3.0
+        -1.0, pytest.approx(0.6), 3.0
     )
     assert expected_gain(gains, noiseless=True, size=1.0).lower == 0
     assert expected_gain(-gains, noiseless=False, size=1.0).value == 0
@@ -219,7 +219,7 @@ def test_a_gain_that_is_rounding_of_the_values_is_none():
     gains = torch.tensor([-1e-17] * 20 + [2e-17] * 80, dtype=torch.float64)
     assert expected_gain(gains, noiseless=False, size=0.3) == Estimate(0.0, 0.0, 0.0)
     of_small_values = expected_gain(gains, noiseless=False, size=1e-16)
-    assert of_small_values == Estimate(pytest.approx(1.4e-17), -1e-17, 2e-17)
+    assert of_small_values == Estimate(-1e-17, pytest.approx(1.4e-17), 2e-17)
 
 
 def test_after_further_trials_the_mean_less_its_standard_deviation_is_recommended():

@@ -142,9 +142,9 @@ def test_the_gap_covers_the_regret_and_a_run_stops_on_it():
     result = kbo.maximize(objective, LINE, 60, **options)
     assert len(result.trials) < 60
     assert "optimality gap" in result.stopped
-    assert 1 - math.sin(3 * result.params[0]) <= result.gap <= 0.35
-    assert not result.gap_exact
-    assert result.gap_proved
+    assert 1 - math.sin(3 * result.params[0]) <= result.gap.value <= 0.35
+    assert not result.gap.exact
+    assert result.gap.proved
 
 
 def test_a_norm_bound_that_follows_the_data_certifies_nothing():

@@ -134,12 +134,12 @@ def test_a_run_says_what_is_proved_and_what_is_found():
     hypotheses = [kbo.Hypothesis(smooth_kernel(), 0.05, norm) for norm in (3.0, 4.0)]
     for setting in (PROVED, kbo.Certified(hypotheses)):
         result = kbo.minimize(objective, BOX, 12, setting=setting)
-        assert result.gap_proved
-        assert result.gap_found <= result.gap <= 1.2 * result.gap_found + 0.05
+        assert result.gap.proved
+        assert result.gap.found <= result.gap.value <= 1.2 * result.gap.found + 0.05
         assert "proved; " in str(result)
-        assert smooth(result.params) - least_value() <= result.gap
+        assert smooth(result.params) - least_value() <= result.gap.value
     stopped = kbo.minimize(objective, BOX, 40, setting=PROVED, stop_at_gap=1.0)
-    assert stopped.gap <= 1.0
+    assert stopped.gap.value <= 1.0
     assert "is at most 1" in stopped.stopped
     failed = kbo.Optimizer(BOX, setting=PROVED)
     for value in (0.5, math.nan, 0.4):
@@ -168,18 +168,18 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     assert result.optimizer.insight.infeasible() is None
     solvable = kbo.minimize(measured, BOX, 15, setting=PROVED, constraints=[limit(0.5)])
     assert solvable.infeasible is None
-    assert solvable.gap_proved
-    assert smooth(solvable.params) - least_value(0.5) <= solvable.gap
+    assert solvable.gap.proved
+    assert smooth(solvable.params) - least_value(0.5) <= solvable.gap.value
 
 
 def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to_be_safe():
     setting = kbo.Safe(smooth_kernel(), 0.05, 3.0, start=[{"x": 0.1, "y": 0.5}])
     whole = kbo.minimize(measured, BOX, 8, setting=setting, constraints=[limit(1.9)])
     part = kbo.minimize(measured, BOX, 4, setting=setting, constraints=[limit(0.9)])
-    assert whole.gap_proved
-    assert "every point of which is certain to be safe, proved" in whole.gap_scope
-    assert "points that are certain to be safe" in part.gap_scope
-    assert not part.gap_proved
+    assert whole.gap.proved
+    assert "every point of which is certain to be safe, proved" in whole.gap.scope
+    assert "points that are certain to be safe" in part.gap.scope
+    assert not part.gap.proved
 
 
 def test_a_proof_that_the_bounds_at_a_point_contradict_is_an_error(monkeypatch):

@@ -97,7 +97,7 @@ def check(result):
     inside = "inside" if result.lower <= there <= result.upper else "OUTSIDE"
     interval = f"[{result.lower:.3f}, {result.upper:.3f}]"
     print(f"truth at the recommended speed {there:.3f}, {inside} {interval}")
-    print(f"true regret {there - best:.3f}; the gap is {result.gap:.3f}")
+    print(f"true regret {there - best:.3f}; the gap is {result.gap.value:.3f}")
 
 
 check(result)
@@ -219,7 +219,7 @@ gaps, left = [], []
 
 def watch(trial, result):
     """Called after every trial."""
-    gaps.append(result.gap)
+    gaps.append(result.gap.value)
     left.append(float(truth(result.params["speed"])) - best)
 
 

@@ -1,6 +1,7 @@
-"""Basic tools, which know nothing of bounds and optimisation.
+"""Basic tools, independent of bounds and optimisation.
 
-Arguments and numbers: ``checks``, ``devices``, ``linalg``, ``quasirandom``. Objects: ``stateful``
-(forks), ``read_only``, ``locks``. The program around kbo: ``isolation`` and ``settings`` (of PyTorch
-and NumPy), ``lazy`` and ``extras`` (imports), ``files``, ``streams``, ``terminal``, ``plotting``.
+Arguments: ``checks`` (their values) and ``devices`` (of tensors). Numbers: ``linalg``
+(Cholesky factors), ``quasirandom`` (Sobol points). Objects: ``stateful`` (forks), ``read_only`` (attributes), ``locks``
+(threads and forks). The program around kbo: ``isolation`` and ``settings`` (of PyTorch and NumPy), ``lazy`` and
+``extras`` (imports), ``files``, ``streams`` (output), ``terminal`` (texts and bars), ``plotting`` (figures).
 """

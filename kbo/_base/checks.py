@@ -1,4 +1,7 @@
-"""Checks of arguments; each message says what was wrong, what was expected and what to do."""
+"""Checks of arguments. Each returns the checked value, or raises InvalidInput.
+
+The message says what was wrong, what was expected and what to do.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ T = TypeVar("T")
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """Return the repr of a value for a message, shortened, whatever that repr does."""
+    """Return the repr of a value for a message, with at most ``most`` characters; repr may raise an exception."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # of an object of the caller
@@ -45,18 +48,18 @@ def inside(place: str) -> Iterator[None]:
 
 _LEAST = 1e-150
 _MOST = 1e150
-"""Sizes whose squares and quotients float64 can hold, beyond which other units are needed."""
+"""Sizes whose squares and quotients float64 can hold. For other sizes the user needs other units."""
 
 _LARGEST = sys.float_info.max
 _MOST_WHOLE = 2**53
 
 
 def real(value: Any) -> float:
-    """Return a number of Python, NumPy, ``decimal``, ``fractions`` or a tensor of one entry.
+    """Return a number of Python, NumPy, ``decimal``, ``fractions`` or a tensor of one entry as a float.
 
     Raises:
-        TypeError: Text, a boolean, a complex number, a masked entry, or another object.
-        Exception: Any that a conversion of the caller's own raises.
+        TypeError: The value is text, a boolean, a complex number, a masked entry, or another object.
+        Exception: The conversion of an object of the caller raises it.
     """
     if hasattr(value, "item"):
         if np.ma.is_masked(value):
@@ -69,7 +72,7 @@ def real(value: Any) -> float:
 
 
 def plain(value: Any) -> Any:
-    """Return a number or text of NumPy as one of Python, anything else as it is."""
+    """Return a scalar of NumPy as a Python value; any other value is returned unchanged."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         return value.item()
     return value
@@ -82,7 +85,7 @@ def number(
     least: float = -_LARGEST,
     most: float = _LARGEST,
 ) -> float:
-    """Return a number from ``least`` to ``most`` as a float; ``expected`` says so in words."""
+    """Return a number from ``least`` to ``most`` as a float; ``expected`` describes it in the message."""
     cause = None
     try:
         result = real(value)
@@ -116,7 +119,7 @@ def probability(name: str, value: Any) -> float:
 
 
 def whole(name: str, value: Any, least: int, most: int = _MOST_WHOLE) -> int:
-    """Return a whole number from ``least`` to ``most`` as an int; ``True`` and ``3.0`` are none."""
+    """Return a whole number from ``least`` to ``most`` as an int; ``True`` and ``3.0`` are refused."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or not least <= int(value) <= most:
         limit = f"from {least} to {most}"
@@ -127,7 +130,7 @@ def whole(name: str, value: Any, least: int, most: int = _MOST_WHOLE) -> int:
 
 
 def seed(value: Any, name: str = "seed") -> int:
-    """Return a whole number that torch can start a generator from."""
+    """Return a whole number that can seed a generator of torch."""
     return whole(name, value, 1 - 2**63, 2**63 - 1)
 
 
@@ -147,12 +150,12 @@ def interval(name: str, value: Any) -> tuple[float, float]:
 
 
 def maybe(check: Callable[..., T], name: str, value: Any, *limits: Any) -> T | None:
-    """Return None if the value is None, else what another check returns for it."""
+    """Return None if the value is None, otherwise the result of another check."""
     return None if value is None else check(name, value, *limits)
 
 
 def keep(owner: object, **values: Any) -> None:
-    """Give the fields of a frozen dataclass their checked values, for example plain numbers."""
+    """Set fields of a frozen dataclass to their checked values, for example plain numbers."""
     for name, value in values.items():
         object.__setattr__(owner, name, value)
 
@@ -171,7 +174,7 @@ def instance(name: str, value: Any, kind: type[T], hint: str = "") -> T:
 
 
 def one_of(name: str, value: Any, options: Iterable[str]) -> str:
-    """Return the value if it is one of some texts."""
+    """Return the value if it is one of the options, which are texts."""
     if not isinstance(value, str) or value not in options:
         raise InvalidInput(
             f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}."
@@ -180,12 +183,12 @@ def one_of(name: str, value: Any, options: Iterable[str]) -> str:
 
 
 def generator(value: Any) -> torch.Generator | None:
-    """Return the value if it is a source of randomness, or None for torch's global one."""
+    """Return the value if it is a torch.Generator or None, which means torch's global generator."""
     return maybe(instance, "generator", value, torch.Generator)
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return a bool of Python or NumPy as one of Python."""
+    """Return a bool of Python or NumPy as a Python bool."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise InvalidInput(f"{name} must be True or False, got {shown(value)}.")
     return bool(value)
@@ -206,7 +209,7 @@ def function(name: str, value: Any) -> Callable[..., Any]:
 
 
 def named_function(name: str, value: Any) -> Callable[..., Any]:
-    """Return the value if it is a function with a name, and no lambda."""
+    """Return the value if it is a function with a name: no lambda."""
     last_name = str(getattr(value, "__qualname__", "")).rpartition(".")[2]
     if not callable(value) or not last_name.isidentifier():
         raise InvalidInput(
@@ -217,12 +220,12 @@ def named_function(name: str, value: Any) -> Callable[..., Any]:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return module and qualified name of a function."""
+    """Return module and qualified name of a function, as one text."""
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def path(name: str, value: Any) -> Path:
-    """Return a path as the system can take it, from text or a path; it need not exist."""
+    """Return a text or path as a Path that the system accepts; the file need not exist."""
     with contextlib.suppress(TypeError, UnicodeEncodeError):
         text = os.fspath(value)
         if isinstance(text, str) and text and b"\0" not in os.fsencode(text):
@@ -234,7 +237,7 @@ def path(name: str, value: Any) -> Path:
 
 
 def kernel(value: Any, owner: str | None = None) -> Kernel:
-    """Return a single unbatched GPyTorch kernel; messages name its ``owner``, a class."""
+    """Return the value if it is one unbatched GPyTorch kernel; messages name ``owner``, the class that has it."""
     name = "kernel"
     if owner is not None:
         name = f"kernel of {owner}"
@@ -268,13 +271,13 @@ def tensor(name: str, value: Any) -> Tensor:
 
 
 def shaped(name: str, X: Any, like: Tensor | None = None, dim: int | None = None) -> Tensor:
-    """Return points X [... d], a floating-point tensor with any values.
+    """Return points X [... d], float32 or float64; NaN and infinite values are allowed.
 
     Args:
         name: The name of X in messages.
         X: The points.
-        like: Data whose dtype and device X has to have.
-        dim: The number d of columns that X has to have.
+        like: Data whose dtype and device X must have.
+        dim: The number d of columns that X must have.
     """
     tensor(name, X)
     if X.dtype not in (torch.float64, torch.float32):
@@ -331,10 +334,13 @@ def _matrix(name: str, X: Tensor, dim: int | None) -> Tensor:
 
 
 def batch_shape(**shapes: torch.Size) -> torch.Size:
-    """Return the batch shape to which the shapes of several arguments, by their names, broadcast.
+    """Return the common batch shape to which the shapes of several arguments broadcast.
+
+    Args:
+        **shapes: The batch shapes, by the names of the arguments.
 
     Raises:
-        InvalidInput: They do not broadcast.
+        InvalidInput: The shapes do not broadcast.
     """
     try:
         return torch.broadcast_shapes(*shapes.values())
@@ -355,7 +361,7 @@ Location = tuple[float, ...]
 
 
 class OnHost(NamedTuple):
-    """Observations as plain numbers: locations, targets, and weights, None for ones."""
+    """Observations as plain numbers: locations, targets, and weights (None means that all are 1)."""
 
     locations: list[Location]
     targets: list[float]
@@ -398,7 +404,7 @@ def observations(
         return OnHost([], [], None)
     rows = X.tolist()
     targets = shaped(y_name, y, X).tolist()
-    # The sum is quick. It may overflow where all numbers are finite, so they decide.
+    # The sum is quick. It may overflow although all numbers are finite, so then each number is checked.
     if not math.isfinite(sum(map(sum, rows)) + sum(targets)):
         points(X_name, X)
         points(y_name, y)
@@ -418,17 +424,17 @@ def _check_sizes(name: str, targets: list[float], most: float) -> None:
 
 
 def largest_target(dtype: torch.dtype) -> float:
-    """Return the largest target for which sums of squares, also over a small ridge, stay finite."""
+    """Return the largest target whose sums of squares stay finite, also divided by a small ridge."""
     return torch.finfo(dtype).max ** 0.4
 
 
 def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
-    """Return noise variances above zero of the targets Y, of their shape, dtype and device."""
+    """Return noise variances above zero, with the shape, dtype and device of the targets Y."""
     return _above_zero(name, value, Y, "variances of the noise, in squared units of the targets")
 
 
 def _above_zero(name: str, value: Tensor, Y: Tensor, hint: str) -> Tensor:
-    """Return numbers above zero, of the shape, dtype and device of the targets Y."""
+    """Return numbers above zero, with the shape, dtype and device of the targets Y."""
     if tensor(name, value).shape != Y.shape:
         raise InvalidInput(
             f"{name} must have the shape of the targets, {tuple(Y.shape)}, got "

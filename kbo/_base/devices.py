@@ -1,4 +1,4 @@
-"""Devices of tensors: which ones there are, and numbers that are read from them."""
+"""Devices of tensors: the device for an argument, and copies of numbers from a device to the CPU."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kbo.errors import InvalidInput
 
 
 def device(name: str, value: Any = None) -> torch.device:
-    """Return the device that an argument means; None is the CPU.
+    """Return the device for an argument; None means the CPU.
 
     Raises:
-        InvalidInput: It is not there, or holds no float64.
+        InvalidInput: There is no such device, or it does not support float64.
     """
     try:
         return _tested("cpu" if value is None else value)
@@ -29,7 +29,7 @@ def device(name: str, value: Any = None) -> torch.device:
 
 
 def _available() -> list[str]:
-    """Return the devices that can be used here: the CPU, and accelerators that hold float64."""
+    """Return the names of the devices that can be used here: the CPU, and accelerators that support float64."""
     kind = "cuda"
     accelerator = getattr(torch, "accelerator", None)  # from PyTorch 2.6 on
     if accelerator and accelerator.is_available():
@@ -39,7 +39,7 @@ def _available() -> list[str]:
 
 
 def _is_usable(name: str) -> bool:
-    """Return whether a device can be used here, and holds float64."""
+    """Return whether a device can be used here, and supports float64."""
     try:
         _tested(name)
     except Exception:
@@ -48,17 +48,17 @@ def _is_usable(name: str) -> bool:
 
 
 def _tested(value: Any) -> torch.device:
-    """Return a device with its index, after a number went there and back."""
+    """Return a device with its index, after a test that sends a float64 number there and back."""
     number = torch.zeros((), dtype=torch.float64, device=value)
     number.item()
     return number.device
 
 
 def read(*tensors: Tensor) -> list[float]:
-    """Return the numbers of tensors as floats; each has one number or shape [r]."""
+    """Return all numbers of tensors in one list of floats; a tensor has one number or shape [r]."""
     return [number for tensor in tensors for number in tensor.reshape(-1).tolist()]
 
 
 def on_host(*tensors: Tensor) -> list[np.ndarray]:
-    """Return tensors as arrays; on the CPU they share memory."""
+    """Return tensors as NumPy arrays; an array of a CPU tensor shares its memory."""
     return [tensor.detach().cpu().numpy() for tensor in tensors]

@@ -1,4 +1,4 @@
-"""Optional libraries, and the extras of kbo that install them."""
+"""A check that an optional library is installed; the message names the extra of kbo that installs it."""
 
 from importlib.util import find_spec
 
@@ -9,12 +9,12 @@ def require(user: str, extra: str, *libraries: str) -> None:
     """Check that the libraries of an extra are installed, without importing them.
 
     Args:
-        user: What needs them, for the message.
-        extra: The extra.
-        libraries: Names of modules.
+        user: The part of kbo that needs them, for the message.
+        extra: The name of the extra.
+        libraries: The names of the modules.
 
     Raises:
-        MissingExtra: Some are not installed.
+        MissingExtra: A library is not installed.
     """
     missing = [name for name in libraries if find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""Files that others have made, and files that are replaced in one step."""
+"""Reading files that may be wrong, and replacing files in one step."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import BinaryIO
 from kbo.errors import InvalidInput, KboError
 
 TEMPORARY = ".tmp"
-"""End of the name, which begins with a dot, of a file that is not complete."""
+"""Suffix of an incomplete file; its name begins with a dot."""
 
 _MOST_SHOWN = 300
-"""Characters of another library's message that a message of kbo repeats."""
+"""Largest number of characters of another library's message that a message of kbo repeats."""
 
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], expected: str, advice: str) -> Iterator[None]:
-    """Turn all errors of a block that reads a file into one, which names the file.
+    """Turn any error in a block that reads a file into ``InvalidInput``; its message names the file.
 
     Args:
         path: The file, or the address of a storage.
-        expected: The content it should have, such as "a table (CSV)".
+        expected: The expected content, such as "a table (CSV)".
         advice: What to do, as a sentence.
 
     Raises:
-        InvalidInput: The file cannot be read, or holds something else.
+        InvalidInput: The file cannot be read, or has other content.
     """
     try:
         yield
@@ -37,7 +37,7 @@ def reading(path: str | os.PathLike[str], expected: str, advice: str) -> Iterato
         raise
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}. {advice}") from error
-    except Exception as error:  # libraries raise all kinds for files that are not theirs
+    except Exception as error:  # for a wrong file, libraries raise exceptions of any class
         text = " ".join(str(error).split())
         if len(text) > _MOST_SHOWN:
             text = f"{text[:_MOST_SHOWN]}..."
@@ -47,10 +47,10 @@ def reading(path: str | os.PathLike[str], expected: str, advice: str) -> Iterato
 
 
 def check_file(path: Path, advice: str) -> None:
-    """Check that there is a file: no folder, and no pipe, from which reading might never return.
+    """Check that a path is a file, and no folder or pipe: reading a pipe might never return.
 
     Raises:
-        InvalidInput: There is none.
+        InvalidInput: There is no such file, or it is something else.
     """
     try:
         mode = path.stat().st_mode
@@ -66,7 +66,7 @@ def check_file(path: Path, advice: str) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make a new name in a folder survive a crash of the machine, where the platform can."""
+    """Sync the folder of a new file, so that its name survives a crash, if the platform supports it."""
     with contextlib.suppress(OSError):
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -77,9 +77,9 @@ def sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that takes the place of ``path`` at the end.
+    """Open a new file that replaces ``path`` at the end of the block.
 
-    After an error, or a kill, ``path`` is as before.
+    After an error or a kill, ``path`` is unchanged.
     """
     writer = f"{os.getpid()}-{threading.get_ident()}"
     temporary = path.with_name(f".{path.name}.{writer}{TEMPORARY}")

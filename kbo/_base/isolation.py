@@ -1,13 +1,12 @@
-"""kbo computes without the settings of PyTorch and NumPy that a program has made for its thread.
+"""Isolation of kbo from the settings of PyTorch and NumPy in the caller's thread.
 
-These are the default device, the gradient and the inference mode, and the reaction of NumPy to
-errors. They are put aside while kbo computes (``isolated``, around every public entry), and are
-back while it calls a function of the caller's (``as_caller``).
+These settings are the default device, the gradient mode, the inference mode, and the reaction of NumPy to errors. kbo
+computes without them (``isolated``, around every public entry). They are restored while kbo calls a function of the
+caller (``as_caller``).
 
-Settings of a whole process are left alone, since other threads of the program need them at the same
-time: the default dtype, deterministic algorithms, detection of anomalies, warnings as errors, print
-options, locale, the states of the global random generators, and the number of threads. No result of
-kbo depends on them.
+kbo does not change settings of the whole process, since other threads of the program use them at the same time: the
+default dtype, deterministic algorithms, detection of anomalies, warnings as errors, print options, locale, states of
+the global random generators, and the number of threads. No result of kbo depends on them.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 import torch
 
-from kbo._base.settings import USUAL_ERRORS, Settings
+from kbo._base.program_state import USUAL_ERRORS, Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class _Thread(threading.local):
-    """The settings of the caller that are put aside in this thread; None outside of kbo."""
+    """By thread, the caller's settings that kbo has put aside; None outside of kbo."""
 
     caller: _CallerSettings | None = None
 
@@ -37,10 +36,10 @@ _thread = _Thread()
 
 
 class _CallerSettings:
-    """Settings of the caller in this thread, which are put aside and brought back.
+    """The caller's settings in this thread, to put aside and to restore.
 
     Args:
-        device_only: Whether that is the default device alone.
+        device_only: Whether only the default device is put aside.
 
     Attributes:
         gradients: Whether the caller records gradients.
@@ -52,7 +51,7 @@ class _CallerSettings:
         self.gradients = True
 
     def put_aside(self) -> None:
-        """Replace the settings that differ from those of a fresh program."""
+        """Replace settings that differ from the defaults by the defaults."""
         enter = self._contexts.enter_context
         self.gradients = torch.is_grad_enabled()
         if torch.get_default_device().type != "cpu":
@@ -67,24 +66,24 @@ class _CallerSettings:
             enter(np.errstate(**USUAL_ERRORS))
 
     def bring_back(self) -> None:
-        """Make the settings those of the caller again."""
+        """Restore the caller's settings."""
         self._contexts.close()
 
 
 def isolated(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a public function compute without the settings of its caller; no generator function."""
+    """Return a public function that computes without its caller's settings. It must be no generator function."""
     return _decorated(function, device_only=False)
 
 
 def tensors_on_cpu(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a public function create its tensors on the CPU; gradients are the caller's."""
+    """Return a public function that creates its tensors on the CPU; the gradient mode stays the caller's."""
     return _decorated(function, device_only=True)
 
 
 def _decorated(function: Callable[P, R], device_only: bool) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        if _thread.caller is not None:  # within another public function
+        if _thread.caller is not None:  # called by another public function
             return function(*args, **options)
         caller = _CallerSettings(device_only)
         try:
@@ -100,7 +99,7 @@ def _decorated(function: Callable[P, R], device_only: bool) -> Callable[P, R]:
 
 @contextmanager
 def as_caller() -> Iterator[None]:
-    """Bring the settings of the caller back for a block that calls a function of the caller's."""
+    """Restore the caller's settings for a block that calls a function of the caller."""
     caller = _thread.caller
     if caller is None:
         yield
@@ -112,20 +111,20 @@ def as_caller() -> Iterator[None]:
         torch.set_grad_enabled(caller.gradients)
         yield
     finally:
-        caller.put_aside()  # with the settings that the function of the caller's has made
+        caller.put_aside()  # with changes that the caller's function has made
         torch.set_grad_enabled(gradients)
         _thread.caller = caller
 
 
 def settings_of_caller() -> Settings:
-    """Return the settings of the code that called kbo in this thread, for its workers."""
+    """Return the settings of the code that called kbo in this thread, for the workers of kbo."""
     with as_caller():
         deterministic = 0
         if torch.are_deterministic_algorithms_enabled():
             deterministic = 2 if torch.is_deterministic_algorithms_warn_only_enabled() else 1
         errors = dict(np.geterr())
         for kind, reaction in errors.items():
-            if reaction in ("call", "log"):  # a function, which belongs to this thread
+            if reaction in ("call", "log"):  # they call a function, which belongs to this thread
                 errors[kind] = USUAL_ERRORS[kind]
         return Settings(
             device=str(torch.get_default_device()),

@@ -10,8 +10,8 @@ from typing import Any
 class Lazy:
     """A module that is imported when one of its attributes is read.
 
-    Unlike a module of ``lazy_loader.load`` it is not in ``sys.modules`` before, where other
-    libraries look for those that a program uses.
+    Before that it is not in ``sys.modules``, in which other libraries look for the libraries of a program.
+    ``lazy_loader.load`` would put it there at once.
 
     Args:
         name: The full name of the module.

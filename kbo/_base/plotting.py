@@ -1,4 +1,4 @@
-"""Empty figures, and the style of axes and legends, for all pictures."""
+"""Empty figures, and the common style of axes and legends."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 BLUE, RED, GREEN, GREY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#7f7f7f", "#e69f00"
-"""Colours of one run: fit, highlights, a second line, data, trials that were stopped early."""
+"""Colours in figures of one run: the fit, highlights, a second line, data, and trials that were stopped early."""
 
 RING: dict[str, Any] = {"s": 90, "facecolors": "none", "edgecolors": RED, "lw": 1.6, "zorder": 4}
-"""Style of the mark of the recommended trial."""
+"""Style of the ring around the recommended trial."""
 
 LARGEST = 1e300
-"""Size of a value in a picture: matplotlib's margins around larger ones overflow."""
+"""Largest size of a value in a figure: with larger values, matplotlib's margins overflow."""
 
 
 def blank(width: float, height: float) -> Any:
-    """Return an empty figure, in inches."""
-    # The object interface: a library must not choose the window system of the program it runs in.
+    """Return an empty figure; width and height are in inches."""
+    # Not by pyplot, which would choose a window system: that is the choice of the program.
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def dress(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
-    """Set title, labels and a faint grid."""
+    """Set title and labels of axes, and draw a faint grid."""
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.set_title(title, loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
@@ -42,7 +42,7 @@ def dress(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
 def panels(
     titles: Sequence[str], xlabel: str, ylabel: str, title: str = "", n_rows: int = 1
 ) -> tuple[Any, list[Any]]:
-    """Return a figure of panels with common axes, column by column, and their axes.
+    """Return a figure of panels with common scales, and the axes of the panels, column by column.
 
     A single panel is larger.
     """
@@ -68,12 +68,12 @@ def panels(
 
 
 def dot_size(count: int) -> float:
-    """Return the size of ``count`` scattered dots at which single dots stay visible."""
+    """Return a size for each of ``count`` scattered dots at which single dots stay visible."""
     return max(3.0, min(18.0, 3000 / max(count, 1)))
 
 
 def logarithmic(axes: Any) -> None:
-    """Set a logarithmic scale upwards, with plain numbers."""
+    """Set a logarithmic y scale, labelled with plain numbers."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
 
@@ -81,7 +81,7 @@ def logarithmic(axes: Any) -> None:
 def plain_numbers(*logarithmic_axes: Any) -> None:
     """Label logarithmic axes with plain numbers.
 
-    At 1, 2 and 5 where an axis spans less than two decades, and at most five where it spans many.
+    An axis of less than two decades has ticks at 1, 2 and 5 of each. One of more than four decades has at most five.
     """
     for axis in logarithmic_axes:
         low, high = axis.get_view_interval()
@@ -101,8 +101,8 @@ def legend_below(
     Args:
         figure: The figure.
         note: Explanation of curves and bands, above the legend.
-        columns: Most columns of the legend.
-        lines: Lines by name; those of all axes if omitted.
+        columns: Largest number of columns of the legend.
+        lines: Lines by name; by default the labelled lines of all axes.
     """
     if lines is None:
         lines = {}

@@ -1,6 +1,6 @@
-"""Numbers that a statement names are read-only once an object is constructed.
+"""Objects whose attributes are read-only after construction, because a guarantee states them.
 
-A later change would alter the bounds, but not the numbers that were fixed before the data.
+A guarantee holds for numbers that were fixed before the data, so nobody may change them later.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class _MarksConstructed(ABCMeta):
-    """Metaclass that marks objects whose constructor has ended."""
+    """A metaclass that marks an object when its constructor has ended."""
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """The arguments of the constructor, for ``help`` and editors, in place of those of ``__call__``."""
+        """The arguments of the constructor, for ``help`` and editors; otherwise they would see ``__call__``."""
         parameters = list(inspect.signature(cls.__init__).parameters.values())
         return inspect.Signature(parameters[1:])
 
@@ -32,9 +32,9 @@ class _MarksConstructed(ABCMeta):
 
 
 class ReadOnly(metaclass=_MarksConstructed):
-    """An object with attributes that are read-only once it is constructed.
+    """An object whose attributes are read-only after construction.
 
-    A subclass may list their names in ``_read_only``; by default they are all public ones.
+    A subclass may list the names of these attributes in ``_read_only``. By default they are all public attributes.
     """
 
     _read_only: Sequence[str] | None = None

@@ -1,4 +1,4 @@
-"""Forks: cheap independent copies of objects that remember data."""
+"""Forks: cheap independent copies of objects that keep data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 def fresh_version() -> int:
-    """Return a random number that no other object has, in any process."""
+    """Return a random whole number of 64 bits, in practice unique in all processes."""
     return secrets.randbits(64)
 
 
@@ -17,18 +17,18 @@ def delegated_to(path: str) -> Any:
     """Return a property that reads an attribute or a method of a component.
 
     Args:
-        path: The attributes that lead to it, such as ``state.n``.
+        path: The attributes from the object to the result, such as ``state.n``.
     """
     return property(attrgetter(path))
 
 
 class Stateful:
-    """An object whose memory is its attributes.
+    """An object that can be forked: its attributes are its whole state.
 
-    A fork has its own stateful components, lists, sets and dicts. All else is shared with the
-    original, tensors too: no tensor is written in place, but for the growing buffers of
-    ``kbo._base.linalg``, which a fork copies. A component that several attributes share is one
-    component of the fork. For files and other processes use ``pickle``.
+    A fork has its own stateful components, lists, sets and dicts. It shares everything else with the original, also
+    tensors: no tensor is written in place, except the growing buffers of ``kbo._base.linalg``, which a fork copies. If
+    several attributes share a component, those of the fork share its copy. For files and other processes use
+    ``pickle``.
     """
 
     def fork(self) -> Self:
@@ -49,7 +49,7 @@ class Stateful:
 
 
 def _forked(value: Any, forks: dict[int, Any]) -> Any:
-    """Return the value of an attribute for a fork."""
+    """Return the value of an attribute for a fork: a copy if it may change in place, else the value itself."""
     if isinstance(value, Stateful):
         if id(value) not in forks:
             forks[id(value)] = value._fork_with(forks)

@@ -1,6 +1,6 @@
-"""Streams around standard output and error.
+"""Wrappers of standard output and standard error.
 
-Writing to one of them never fails, the other shares its line with a progress bar.
+One never fails to write. The other prints above a progress bar.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 
 class Wrapped(ABC):
-    """A stream of text that passes everything on to another one.
+    """A text stream that passes everything on to another stream.
 
     Args:
-        stream: The other one.
+        stream: The other stream.
     """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of a copy that is not made yet
+        if name.startswith("_"):  # also of a copy that has no stream yet
             raise AttributeError(name)
         return getattr(self._stream, name)
 
@@ -32,7 +32,7 @@ class Wrapped(ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Flush, and leave the stream open: others write to it."""
+        """Flush the stream, and leave it open for others."""
         self.flush()
 
     def __iter__(self) -> Iterator[str]:
@@ -48,24 +48,23 @@ class Wrapped(ABC):
             self.write(text)
 
     def flush(self) -> None:
-        """Write the rest of the text that the stream has taken."""
+        """Write the text that is still in the buffer."""
         self._stream.flush()
 
 
 class LastingStream(Wrapped):
-    """A stream to which writing does not fail: texts are dropped once the system refuses one.
+    """A stream to which writing never fails: after the first error, all text is dropped.
 
-    So a run goes on when the program that reads its output has ended, a disk is full or a terminal
-    was closed. From then on the descriptor of the stream is that of the null device, also for
-    processes that are started later. That a program does not read to the end, as `head`, is no fault, and nothing
-    is said about it.
+    So a run goes on if the reader of its output has ended, the disk is full or the terminal was closed. After an error
+    the descriptor of the stream leads to the null device, also for processes that are started later. A message goes to
+    standard error, unless the reader has ended: a reader such as `head` may do so.
 
     Args:
         stream: The stream.
-        name: Its name in the message, which is written to standard error at once.
+        name: The name of the stream in the message.
 
     Attributes:
-        lost: Whether a text was refused for another reason.
+        lost: Whether text was lost for another reason than that the reader has ended.
     """
 
     def __init__(self, stream: Any, name: str) -> None:
@@ -82,7 +81,7 @@ class LastingStream(Wrapped):
         self._try(lambda: self._stream.flush())
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Write, unless an earlier text was refused; drop the text if this one is."""
+        """Do a step of writing, unless an earlier one failed; if this one fails, drop all text from now on."""
         if not self._is_open:
             return
         try:
@@ -91,9 +90,9 @@ class LastingStream(Wrapped):
             self._drop(error)
 
     def _drop(self, error: OSError | ValueError) -> None:
-        """Write to the null device from now on, and say why on standard error, unless the reader has ended."""
+        """Write to the null device from now on, and print the reason on standard error, unless the reader has ended."""
         self._is_open = False
-        # A stream may be without a descriptor.
+        # A stream may have no descriptor.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             descriptor = self._stream.fileno()
             with open(os.devnull, "wb") as null:
@@ -110,13 +109,13 @@ class LastingStream(Wrapped):
 
 
 def lasting(stream: Any, name: str) -> Any:
-    """Return a stream of this process as a lasting one; None if there is none, as in a service."""
+    """Return a stream as a ``LastingStream``; None if the process has no such stream, for example in a service."""
     return None if stream is None else LastingStream(stream, name)
 
 
 @contextlib.contextmanager
 def lasting_output() -> Iterator[LastingStream | None]:
-    """Make standard output and error lasting streams in a block; yield the former, None without."""
+    """Make standard output and error lasting streams in a block; yield standard output, which may be None."""
     before = sys.stdout, sys.stderr
     sys.stdout = lasting(sys.stdout, "standard output")
     sys.stderr = lasting(sys.stderr, "standard error")
@@ -130,11 +129,11 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class AboveBar(Wrapped):
-    """A stream to the terminal whose lines take the place of a progress bar, which is drawn again.
+    """A stream to a terminal that prints above a progress bar: text replaces the bar, which is then drawn again.
 
     Args:
-        stream: The stream.
-        draw: Draws the bar; called after whole lines.
+        stream: The stream to the terminal.
+        draw: A function that draws the bar, called after whole lines.
     """
 
     def __init__(self, stream: Any, draw: Callable[[], object] = lambda: None) -> None:

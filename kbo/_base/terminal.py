@@ -1,4 +1,4 @@
-"""Text and progress bars for terminals and notebooks."""
+"""Numbers as text, and progress bars, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from kbo._base.streams import AboveBar
 
 _MOST_WIDTHS = 1e15
-"""Size of a number, in widths of its interval, beyond which all of its digits are shown."""
+"""All digits of a number are shown if it is larger than this number of widths of its interval."""
 
 _LEAST_WIDTH = 1e-9
-"""Width of an interval, as a share of the number, below which the number is exact."""
+"""A number counts as exact if the width of its interval is below this share of the number."""
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters, which a terminal would obey, as escape sequences.
+    """Return a text with escape sequences for its control characters, which a terminal would execute.
 
     Line ends and tabs stay.
     """
@@ -36,19 +36,19 @@ def printable(text: str) -> str:
 
 
 def significant(number: float, digits: int, rounding: str = ROUND_HALF_EVEN) -> str:
-    """Return a number with so many significant digits, up to a million without an exponent.
+    """Return a number with ``digits`` significant digits; below a million it has no exponent.
 
     Args:
         number: The number.
         digits: The number of digits, at most 6.
-        rounding: A rounding mode of ``decimal``: ends of intervals are rounded outwards.
+        rounding: A rounding mode of ``decimal``; ends of intervals are rounded outwards.
     """
     decimal = Context(prec=digits, rounding=rounding).create_decimal(repr(float(number)))
     return f"{float(decimal):.6g}"
 
 
 def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str:
-    """Return a number with two digits of the width of its interval; ``rounding`` as for ``significant``."""
+    """Return a number rounded to the second digit of the width of its interval; ``rounding`` as for ``significant``."""
     if not 0 < width < math.inf or abs(number) > _MOST_WIDTHS * width:
         return f"{number}"
     last_digit = math.floor(math.log10(width)) - 1
@@ -59,7 +59,7 @@ def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str
 
 
 def bounded(lower: float, number: float, upper: float) -> str:
-    """Return a number with its interval, in two digits of its width; of an interval without width the number alone."""
+    """Return a number with its interval, rounded to the second digit of the width; without width only the number."""
     width = upper - lower
     if width <= _LEAST_WIDTH * abs(number):
         return f"{number:.4g}"
@@ -69,7 +69,7 @@ def bounded(lower: float, number: float, upper: float) -> str:
 
 
 def beside(number: float, limit: float) -> str:
-    """Return a number with four digits, or with as many as show on which side of a limit it is."""
+    """Return a number with four digits, or with more if these are needed to show its side of a limit."""
     text = f"{number:.4g}"
     for digits in range(5, 18):
         shown = float(text)
@@ -80,7 +80,7 @@ def beside(number: float, limit: float) -> str:
 
 
 def percent(probability: float) -> str:
-    """Return an estimated probability in percent, which is never said to be 0 or 100."""
+    """Return an estimated probability in percent, but never 0% or 100%."""
     if probability > 0.99:
         return "more than 99%"
     if probability < 0.01:
@@ -89,7 +89,7 @@ def percent(probability: float) -> str:
 
 
 def rounded_up(value: float, digits: int) -> str:
-    """Return a number of at least 0 with so many digits, not smaller than it is."""
+    """Return a number of at least 0, rounded up to ``digits`` significant digits."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
@@ -97,12 +97,12 @@ def rounded_up(value: float, digits: int) -> str:
 
 
 def on_terminal() -> bool:
-    """Return whether output and errors of this process are shown in a terminal, with bars."""
+    """Return whether standard output and standard error are both a terminal, which can show bars."""
     return all(hasattr(stream, "isatty") and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 
 def announce(line: str) -> None:
-    """Print a line on standard error; nothing where a process has none, as a service."""
+    """Print a line on standard error, if the process has one: a service may have none."""
     if _has_standard_error():
         print(line, file=sys.stderr)
 
@@ -115,7 +115,7 @@ def _has_standard_error() -> bool:
 class Bar(tqdm):
     """A progress bar, in notebooks a widget. Lines of the log and the output appear above it.
 
-    It has no thread, which tqdm starts for slow bars, also for hidden ones.
+    tqdm would start a thread for slow bars, even for hidden bars; this class switches it off.
     """
 
     monitor_interval = 0

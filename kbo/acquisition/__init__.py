@@ -1,8 +1,12 @@
-"""BoTorch acquisition functions: a confidence on a model, and the rule that makes one value of its bounds.
+"""BoTorch acquisition functions, made of a model and a confidence.
 
-``ConfidenceAcquisition`` has model and confidence; ``KernelUCB`` is the upper bound; the others are
-made of it, or draw functions as wide as the bounds. Names are imported when they are first used,
-because BoTorch takes a second to import.
+* ``base.py``: ``ConfidenceAcquisition``, the base
+* ``ucb.py``: ``KernelUCB``, the upper confidence bound, with any confidence
+* ``constrained.py``, ``safe.py``: upper bounds under limits on other functions; safe exploration
+* ``draws.py``, ``thompson.py``: Thompson sampling, with draws as wide as the bounds
+* ``input_constructors.py``: entries in BoTorch's table, for BoTorch and Ax
+
+Names are imported when they are first used, because BoTorch takes a second to import.
 """
 
 import lazy_loader

@@ -18,12 +18,12 @@ from kbo.regression import Posterior
 
 
 class CheckedAcquisition(AcquisitionFunction):
-    """An acquisition function that refuses points of a wrong shape, and says what was expected."""
+    """An acquisition function that raises an error for points of a wrong shape."""
 
     def __call__(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d].
 
-        For fantasies, a model of batch shape f, these are the values [b'] to which b and f
+        For a model of fantasies, of batch shape f, the values have the shape to which b and f
         broadcast.
         """
         if checks.shaped("X", X).ndim < 2 or not X.shape[-2]:
@@ -36,7 +36,7 @@ class CheckedAcquisition(AcquisitionFunction):
         return super().__call__(X)
 
     def batch_shapes(self) -> dict[str, torch.Size]:
-        """Return the batch shape of each model, by the words for it in messages."""
+        """Return the batch shape of each model; the keys are its names in messages."""
         return {"the model": self.model.batch_shape}  # pyright: ignore
 
 
@@ -85,9 +85,9 @@ class ConfidenceAcquisition(CheckedAcquisition):
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return lower and upper bound [n] of the function at X [n d], in the units of the data.
 
-        These are the points and targets that the model was given, before its transforms. Pending
-        points and the posterior transform play no role. The point with the largest lower bound is
-        the one to recommend. Where there are ``objections``, nothing is proved about the bounds.
+        Points and bounds are in units before the transforms of the model. Pending points and the
+        posterior transform have no effect. Recommend the point with the largest lower bound. If
+        there are ``objections``, nothing is proved about the bounds.
 
         Raises:
             InvalidInput: X has another shape or device than the data.
@@ -105,7 +105,7 @@ class ConfidenceAcquisition(CheckedAcquisition):
     def guarantee(self) -> str | None:
         """The guarantee of the bounds, in words; None if there are ``objections``.
 
-        It is about functions and noise in the units of the model's (transformed) targets.
+        Its function and noise are in units of the model's (transformed) targets.
         """
         if self.objections:
             return None
@@ -130,9 +130,9 @@ class ConfidenceAcquisition(CheckedAcquisition):
         return reasons
 
     def _refutations(self, state: Posterior) -> list[str]:
-        """Return the reasons why the data refute the assumptions of the bounds, in words; none if not."""
+        """Return why the data refute the assumptions of the bounds, in words; empty if they do not."""
         first_point = self.model.train_inputs[0][:1]
-        confidence = copy.copy(self.confidence)  # a bound may remember the points that it was asked
+        confidence = copy.copy(self.confidence)  # a bound may remember its queries
         try:
             confidence.interval(state, first_point)
         except RefutedAssumptions as refuted:
@@ -157,7 +157,7 @@ class ConfidenceAcquisition(CheckedAcquisition):
             self.X_pending = checks.rows("X_pending", X_pending).detach().clone()
 
     def differentiable(self, values: Tensor, X: Tensor) -> Tensor:
-        """Return the values at X, or raise InvalidInput if they should have a gradient but have none."""
+        """Return the values, or raise InvalidInput if X needs a gradient and they have none."""
         if X.requires_grad and torch.is_grad_enabled() and not values.requires_grad:
             raise InvalidInput(
                 "the model has no data, and its prior is the same everywhere, so there is nothing to "
@@ -173,7 +173,7 @@ class ConfidenceAcquisition(CheckedAcquisition):
 
 
 def check_model(model: PosteriorModel) -> None:
-    """Raise InvalidInput unless ``model`` is a model of kbo whose transform makes one point of one."""
+    """Raise InvalidInput unless ``model`` is a model of kbo whose transform maps points one to one."""
     if not isinstance(model, PosteriorModel):
         raise InvalidInput(
             f"model must be a model of kbo.models, got {type(model).__name__}: use for example "
@@ -191,7 +191,7 @@ def check_model(model: PosteriorModel) -> None:
 
 
 def _checked_transform(transform: PosteriorTransform) -> ScalarizedPosteriorTransform:
-    """Return a posterior transform, which must stand for an affine function of f."""
+    """Return a posterior transform, after a check that it is an affine function of f."""
     if not isinstance(transform, ScalarizedPosteriorTransform) or transform.weights.numel() != 1:
         raise InvalidInput(
             "posterior_transform must be None or a ScalarizedPosteriorTransform with one weight, got "

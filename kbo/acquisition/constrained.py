@@ -1,4 +1,4 @@
-"""Upper confidence bounds under limits on other functions: optimism over the possibly feasible points."""
+"""Upper confidence bounds under limits on other functions, over the possibly feasible points."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from kbo.confidence.limit import Limit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
-Interval = tuple[float | None, float | None]
+LimitPair = tuple[float | None, float | None]
 """Lower and upper limit; None for no limit."""
 
 
 @register_constrained
 class ConstrainedKernelUCB(CheckedAcquisition):
-    """The upper confidence bound of one function, under limits on others that are unknown too.
+    """The upper confidence bound of one function, under limits on other unknown functions.
 
-    The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not
-    exclude, the value is the upper bound of the objective, ``KernelUCB``, clamped from below by the
-    least possible posterior mean (exactly that for kernels with the same prior variance
-    everywhere). At excluded points it is lower, by how far they break a limit at least. If the
-    largest value is at an excluded point (``slack`` is negative), no point keeps the limits.
-    Pending points are hallucinated for the objective alone.
+    This is the rule of CONFIG (Xu et al. 2023). At points that the bounds of the constraints do not
+    exclude, the value is the upper bound of the objective, ``KernelUCB``, but at least a floor. The
+    floor is a lower bound of the posterior mean (everywhere, if the prior variance is constant). At
+    excluded points the value is the floor less the least possible violation. If the largest value
+    is at an excluded point (``slack`` is negative), no point keeps the limits. Pending points are
+    hallucinated for the objective alone.
 
-    The value jumps at the border of the possible points, where gradient search often ends a little
-    too early, with a warning. As ``nonlinear_inequality_constraints``, which need feasible initial
-    conditions, ``slack`` makes it follow the border.
+    The value jumps at the border of the possible points. There a gradient search often ends a
+    little too early, with a warning. Pass ``slack`` in ``nonlinear_inequality_constraints``, which
+    need feasible initial conditions, and the search follows the border.
 
     Args:
         model: The models of kbo; the objective and each constraint is one of them.
-        confidences: The bound of each model, about its (transformed) targets.
+        confidences: The bound of each model, in units of its (transformed) targets.
         objective_index: The number of the objective in ``model``.
         constraints: The lower and the upper limit of each limited function, by its number in
             ``model``; either may be None, as in ``LogConstrainedExpectedImprovement``. Limits are
-            in the units of the data: an outcome transform of a constraint must be monotone, as
-            ``Standardize`` and ``Log`` are.
+            in the units of the data, so the outcome transform of a constraint must be monotone,
+            such as ``Standardize`` and ``Log``.
         posterior_transform: The transform of the objective, as in ``KernelUCB``; with weight -1 the
             objective is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
-        InvalidInput: An argument is of another kind, there is no such function, limits contradict
-            each other, or an outcome transform of a constraint is not monotone.
+        InvalidInput: An argument is of another kind, a function number does not exist, limits
+            contradict each other, or the outcome transform of a constraint is not monotone.
 
     Attributes:
-        terms: The upper confidence bound of each function that is used, by its number.
+        terms: The upper confidence bounds of objective and constraints, by function number.
 
     Example:
         >>> bound = SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.05)
@@ -70,14 +70,14 @@ class ConstrainedKernelUCB(CheckedAcquisition):
     """
 
     certain: ClassVar[bool] = False
-    """Whether the slack is that of the pessimistic bounds."""
+    """Whether ``slack`` uses the pessimistic bounds."""
 
     def __init__(
         self,
         model: ModelListGP,
         confidences: Sequence[Confidence],
         objective_index: int,
-        constraints: Mapping[int, Interval],
+        constraints: Mapping[int, LimitPair],
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
@@ -98,9 +98,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
                 transform = posterior_transform
             self.terms[i] = KernelUCB(models[i], confidences[i], transform)
         self.objective_index: int = number
-        self.constraints: dict[int, Interval] = limits
+        self.constraints: dict[int, LimitPair] = limits
         self.set_X_pending(X_pending)
-        self._on_targets: dict[int, Interval] = {}
+        self._on_targets: dict[int, LimitPair] = {}
         for i, interval in limits.items():
             self._on_targets[i] = _limits_on_targets(models[i], interval)
 
@@ -125,9 +125,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
     def slack(self, X: Tensor) -> Tensor:
         """Return the least slack [...] of the limits at X [... d], by the optimistic bounds.
 
-        It is negative where the bounds say that a limit is broken (with ``certain``, by the
-        pessimistic bounds: is not certain to be kept), and in multiples of the largest posterior
-        mean, so that those of different functions compare.
+        It is negative where a limit is certainly broken. With ``certain`` it uses the pessimistic
+        bounds, and is negative where a limit is not certainly kept. Its unit is a bound of the
+        posterior mean of each function, so that different functions compare.
         """
         if checks.shaped("X", X).ndim == 1:  # the points of BoTorch's nonlinear constraints
             return self._slack(self.located(X.unsqueeze(0))).squeeze(-1)
@@ -157,7 +157,7 @@ class ConstrainedKernelUCB(CheckedAcquisition):
 
     @property
     def _delta(self) -> float:
-        """The probability that some bound fails, by a union bound."""
+        """The probability that at least one bound fails, by a union bound."""
         return sum(term.confidence.delta_on(term.state()) for term in self.terms.values())
 
     def batch_shapes(self) -> dict[str, torch.Size]:
@@ -170,7 +170,7 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         self.X_pending: Tensor | None = self.objective.X_pending
 
     def located(self, X: Tensor) -> dict[int, tuple[Posterior, Tensor]]:
-        """Return for each term, by its number, its posterior and the points X [... d] in its inputs."""
+        """Return for each term, by its number, the posterior and the transformed points X [... d]."""
         return {i: term.model.state_and_points(X) for i, term in self.terms.items()}
 
     def _slack(self, located: Mapping[int, tuple[Posterior, Tensor]]) -> Tensor:
@@ -207,11 +207,10 @@ class ConstrainedKernelUCB(CheckedAcquisition):
 
 
 def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
-    """Return a bound of the size of the posterior mean at the data, one for each batch, [... 1].
+    """Return an upper bound of ``|mean|`` at the data, one for each batch, [... 1].
 
     It is ``sqrt(quad / ridge)`` times the largest prior standard deviation at the data. The first
-    factor is at least the RKHS norm of the mean: ``quad / ridge`` is its square plus ``rss /
-    ridge``.
+    factor is at least the RKHS norm of the mean, because ``quad / ridge = norm^2 + rss / ridge``.
     """
     X = term.model.train_inputs[0]
     if not state.n:
@@ -222,7 +221,7 @@ def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
     return (squared_norm_bound * largest_prior).sqrt().detach()
 
 
-def _checked_limits(constraints: Any, n_functions: int) -> dict[int, Interval]:
+def _checked_limits(constraints: Any, n_functions: int) -> dict[int, LimitPair]:
     """Return the limits of constraints, by the index of their function."""
     if not isinstance(constraints, Mapping) or not constraints:
         raise InvalidInput(
@@ -250,7 +249,7 @@ def _checked_limits(constraints: Any, n_functions: int) -> dict[int, Interval]:
     return limits
 
 
-def _limits_on_targets(model: Any, limits: Interval) -> Interval:
+def _limits_on_targets(model: Any, limits: LimitPair) -> LimitPair:
     """Return limits on the targets of a model, given limits in the units of the data.
 
     A decreasing outcome transform swaps them.
@@ -290,9 +289,9 @@ def _limits_on_targets(model: Any, limits: Interval) -> Interval:
 
 @torch.no_grad()
 def _targets_around(transform: Any, limits: Sequence[float], device: torch.device) -> Tensor:
-    """Return an outcome transform of values around limits, [limits 19]; the limits are in the middle.
+    """Return the outcome transform of values around each limit, [limits 19], the limit in the middle.
 
-    The values are 1e-4 to 1e4 times the size of the limit below and above it.
+    The values differ from the limit by 1e-4 to 1e4 times its size, on both sides.
     """
     steps = torch.logspace(-4, 4, 9, dtype=torch.float64, device=device)
     steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])  # relative to the limit

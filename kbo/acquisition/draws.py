@@ -1,14 +1,14 @@
 """Inflated draws of a function: joint draws over a set of points, as wide as a confidence sequence.
 
 Kernel TS of Durand, Maillard & Pineau (2018, Sec. 6.4) draws from ``N(mean, width^2 covariance)``
-with the width of its confidence sequence. For any other confidence with centre c and half width r
-at x, g a joint draw of the posterior less its mean, and s its standard deviation,
+with the width of its confidence sequence. For any confidence with the interval c(x) +- r(x), a
+joint draw g of the posterior less its mean, and its standard deviation s,
 
     draw(x) = c(x) + r(x) g(x) / s(x),                                          ``Confidence.inflated``
 
-which for bounds ``mean +- width s`` is the same. Plain Thompson sampling is ``FixedWidth(1.0)`` at
-a ridge that is the variance of the noise; at ridge ``noise_std^2 / c`` it is
-``FixedWidth(sqrt(c))``, the prior variance being c times the kernel.
+which is the same for bounds ``mean +- width s``. Plain Thompson sampling is ``FixedWidth(1.0)`` if
+the ridge is the noise variance. At ridge ``noise_std^2 / c`` it is ``FixedWidth(sqrt(c))``, because
+the prior variance is then c times the kernel.
 """
 
 from __future__ import annotations

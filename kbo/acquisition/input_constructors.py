@@ -1,8 +1,8 @@
 """Entries of the acquisition functions in BoTorch's table of input constructors, for BoTorch and Ax.
 
-Ax states that a metric is minimised only by a posterior transform with weight -1, and which trials
-are running by ``X_pending``: both are passed on. Constraints on outcomes are for
-``ConstrainedKernelUCB``; the others refuse them, and all refuse objectives of several outcomes.
+For a metric to minimise, Ax passes a posterior transform with weight -1; for running trials it
+passes ``X_pending``. Both reach the acquisition function. Only ``ConstrainedKernelUCB`` accepts
+constraints on outcomes, and none accepts an objective of several outcomes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Kind = TypeVar("Kind", bound=type[AcquisitionFunction])
 
 
 def register(kind: Kind) -> Kind:
-    """Enter a ``ConfidenceAcquisition`` in BoTorch's table; its options are those of its constructor.
+    """Enter a ``ConfidenceAcquisition`` in BoTorch's table, with the options of its constructor.
 
-    A ``seed`` is combined with the number of data: draws differ as soon as there are other data,
-    and are the same after a restart. The entry raises InvalidInput if there are several outcomes,
-    constraints on outcomes, or an objective other than the outcome.
+    A ``seed`` is combined with the number of data, so draws change when data are added, and are the
+    same after a restart. The entry raises InvalidInput if there are several outcomes, constraints
+    on outcomes, or an objective other than the outcome.
 
     Returns:
-        The class, so that this is also a decorator.
+        The class, for use as a decorator.
     """
 
     def construct(
@@ -62,14 +62,14 @@ def register(kind: Kind) -> Kind:
 
 
 def register_constrained(kind: Kind) -> Kind:
-    """Enter a ``ConstrainedKernelUCB`` in BoTorch's table; its options are confidences and pending points.
+    """Enter a ``ConstrainedKernelUCB`` in BoTorch's table, with confidences and pending points as options.
 
-    The objective is the outcome with a weight in ``posterior_transform``. Limits are
-    ``constraints_tuple``: A [k m] and b [k 1] with ``A f(x) <= b``, each on one outcome. The entry
+    The objective is the outcome with a weight in ``posterior_transform``. The limits are
+    ``constraints_tuple``, A [k m] and b [k 1] with ``A f(x) <= b``, each on one outcome. The entry
     raises InvalidInput for other limits and objectives.
 
     Returns:
-        The class, so that this is also a decorator.
+        The class, for use as a decorator.
     """
 
     def construct(
@@ -106,12 +106,12 @@ def register_constrained(kind: Kind) -> Kind:
 def _enter(kind: Any, construct: Any, *further_options: str) -> None:
     """Enter an input constructor in BoTorch's table, with a signature that names its options.
 
-    BoTorch passes on the options that it finds in the signature.
+    BoTorch passes only options that are in the signature.
 
     Args:
         kind: The class of the acquisition function.
         construct: The input constructor.
-        further_options: Its options besides the arguments of the class.
+        further_options: Options of the input constructor besides the arguments of the class.
     """
     names = {*inspect.signature(kind).parameters, *further_options}
     construct.__signature__ = inspect.Signature(
@@ -124,10 +124,10 @@ def _enter(kind: Any, construct: Any, *further_options: str) -> None:
 def _intervals(A: Tensor, b: Tensor) -> dict[int, tuple[float | None, float | None]]:
     """Return the lower and upper limit of each outcome, by its number, from ``A f(x) <= b``.
 
-    Of several limits on one side of an outcome it is the narrowest.
+    Several limits on one side of an outcome give the narrowest one.
 
     Args:
-        A: The weights [k m] of the m outcomes in k constraints; one of each row is not 0.
+        A: The weights [k m] of the m outcomes in k constraints; exactly one in each row is not 0.
         b: The limits [k 1].
     """
     limits: dict[int, tuple[float | None, float | None]] = {}

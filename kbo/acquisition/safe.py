@@ -1,4 +1,4 @@
-"""Acquisition functions of safe exploration: only points that certainly keep limits on other functions."""
+"""Acquisition functions for safe exploration: every point certainly keeps limits on other functions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kbo.acquisition.input_constructors import register_constrained
 from kbo.errors import InvalidInput
 
 _SCALES = (0.3, 0.1, 0.03, 0.01)
-"""Standard deviations of the steps from safe points to initial conditions, in units of the box."""
+"""Standard deviations of the random steps from safe points to initial conditions, relative to the box."""
 
 _MARGIN = 1e-6
-"""Slack that the search keeps: the constraints of BoTorch hold up to a tolerance."""
+"""Least slack in the search, because BoTorch keeps constraints only up to a tolerance."""
 
 
 @register_constrained
@@ -27,12 +27,12 @@ class SafeUCB(ConstrainedKernelUCB):
     """The upper confidence bound of one function where limits on others are certainly kept.
 
     For experiments in which a broken limit does harm. Where the pessimistic bounds are within the
-    limits, the value is ``KernelUCB``; elsewhere it is lower, by how far they are outside at most.
-    Before the first data nothing is certain: begin with points that are known to be safe.
+    limits, the value is ``KernelUCB``. Elsewhere it is lower, by the largest possible violation.
+    Before the first data nothing is certain, so begin with points that are known to be safe.
 
-    In ``optimize_acqf_discrete`` the best choice is certain to be safe if any choice is. For
-    ``optimize_acqf`` there is ``optimize_safely``, which never leaves the safe points. Arguments as
-    ``ConstrainedKernelUCB``.
+    With ``optimize_acqf_discrete`` the best choice is certainly safe if any choice is. Instead of
+    ``optimize_acqf`` use ``optimize_safely``, which never leaves the safe points. Arguments are
+    those of ``ConstrainedKernelUCB``.
 
     Example:
         >>> acqf = SafeUCB(ModelListGP(yield_, heat), bounds, 0, {1: (None, 80.0)})
@@ -44,12 +44,13 @@ class SafeUCB(ConstrainedKernelUCB):
 
 @register_constrained
 class SafeExpander(SafeUCB):
-    """The width of the bounds where limits are certainly kept: at its maximum a trial teaches most.
+    """The uncertainty of points that certainly keep the limits; trials at its maximum teach most.
 
-    The value is the standard deviation relative to that of the prior, the largest of all functions,
-    given the points that are pending; elsewhere it is negative, by how far the pessimistic bounds
-    are outside. Such points make the set of safe points grow, and ``SafeUCB`` finds the best among
-    them (Sui et al. 2018 alternate so). Arguments as ``ConstrainedKernelUCB``.
+    Where the limits are certainly kept, the value is the largest relative standard deviation
+    (posterior over prior) of all functions, given the pending points. Elsewhere it is negative, by
+    the largest possible violation. Such trials make the set of safe points grow, and ``SafeUCB``
+    finds the best safe point; alternate the two (Sui et al. 2018). Arguments are those of
+    ``ConstrainedKernelUCB``.
     """
 
     @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # pyright: ignore[reportArgumentType]
@@ -76,9 +77,9 @@ def optimize_safely(
     raw_samples: int = 512,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Maximise an acquisition function over points that certainly keep limits, by ``optimize_acqf``.
+    """Maximise an acquisition function over the points that certainly keep the limits.
 
-    The search starts at such points near ``X_safe``. As long as none is certain, the best of
+    ``optimize_acqf`` starts at such points near ``X_safe``. If no point is certain, the best of
     ``X_safe`` is returned.
 
     Args:
@@ -87,7 +88,7 @@ def optimize_safely(
         X_safe: Points [s d] that are known to keep the limits, for example all that were evaluated.
         num_restarts: Number of searches.
         raw_samples: Number of random points among which they start.
-        options: More arguments of ``optimize_acqf``.
+        options: Further arguments of ``optimize_acqf``.
 
     Returns:
         The point [1 d] and its value [].
@@ -126,9 +127,9 @@ def _best(acqf: SafeUCB, X: Tensor, count: int) -> Tensor:
 
 
 def _search(acqf: SafeUCB, box: Tensor, starts: Tensor, options: dict[str, Any]) -> Tensor:
-    """Return the ends [m d] of searches by ``optimize_acqf`` from points [n d] that are certain.
+    """Return the results [m d] of ``optimize_acqf`` from starts [n d] that are certainly safe.
 
-    Ends that are not certain are left out.
+    Results that are not certainly safe are left out.
     """
     ends, _ = optimize_acqf(
         acqf,
@@ -143,7 +144,7 @@ def _search(acqf: SafeUCB, box: Tensor, starts: Tensor, options: dict[str, Any])
 
 
 def _near(X: Tensor, box: Tensor, count: int) -> Tensor:
-    """Return random points [count d] of a box [2 d], at normal steps of several sizes from X [s d]."""
+    """Return random points [count d] of a box [2 d]: X [s d] plus normal steps of several sizes."""
     scales = X.new_tensor(_SCALES)[torch.randint(len(_SCALES), (count, 1), device="cpu")]
     steps = scales * torch.randn(count, X.shape[-1], device="cpu").to(X)
     centres = X[torch.randint(len(X), (count,), device="cpu")]

@@ -1,4 +1,4 @@
-"""Inflated Thompson sampling: the maximiser of a draw as wide as a confidence sequence (``draws.py``)."""
+"""Inflated Thompson sampling: maximise a drawn function as wide as a confidence sequence (``draws.py``)."""
 
 from __future__ import annotations
 
@@ -21,25 +21,23 @@ from kbo.regression import Function, Posterior
 class InflatedThompsonSampling(ConfidenceAcquisition):
     """Thompson sampling as an acquisition function: a drawn function, as wide as a confidence.
 
-    For every point of a batch another one is drawn.
-
-    The value of a batch of q > 1 points is the mean of their values, each under a function of its
-    own. Functions are drawn when they are first needed, from the posterior as it is then: the same
-    seed gives the same values. Draws are independent, so pending points need no
-    hallucination: they only take the first functions, so that sequential and joint optimisation of
-    a batch agree. Draws are in the units of the model's (transformed) targets.
+    Each point of a batch has its own drawn function, and the value of a batch of q > 1 points is
+    the mean of their values. Functions are drawn when they are first needed, from the posterior at
+    that time; the same seed gives the same values. Draws are independent, so pending points need no
+    hallucination. They take the first functions, so that sequential and joint optimisation of a
+    batch agree. Draws are in the units of the model's (transformed) targets.
 
     Args:
         model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.
-        confidence: The bound whose width the draws have; ``FixedWidth(1.0)`` is plain Thompson
-            sampling if the model's ridge is the variance of the noise.
-        seed: Seed of the draws; None, the default, takes one from torch's global generator, so that
-            every round of a loop has other draws.
+        confidence: The bound that gives the draws their width; ``FixedWidth(1.0)`` is plain
+            Thompson sampling if the model's ridge is the noise variance.
+        seed: Seed of the draws. None takes a seed from torch's global generator, so that every
+            round of a loop has new draws.
         posterior_transform, X_pending: As in ``KernelUCB``.
 
     Raises:
-        InvalidInput: The model, seed or posterior transform is of another kind; when evaluated, the
-            kernel has no random features.
+        InvalidInput: The model, seed or posterior transform is of another kind. In an evaluation:
+            the kernel has no random features.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         return (self.weight * draws + self.offset).mean(-1)
 
     def _function(self, number: int, state: Posterior, like: Tensor) -> Function:
-        """Return the draw of that number, less the mean."""
+        """Return the drawn function with this number, less the mean."""
         while len(self._functions) <= number:
             posterior = state.at(self.confidence.ridge(state))
             self._functions.append(posterior.draw_function(like.detach(), self.generator))
@@ -81,9 +79,9 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
 class InflatedPosteriorSampling(SamplingStrategy):
     """Thompson sampling over a finite set, with any kernel; draws are as wide as a confidence.
 
-    Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once, and every call
-    has new draws. For many candidates take a confidence that is cheap to evaluate: "cmm" searches
-    over the ridge for each of them, "dmm" does not.
+    It is used like BoTorch's ``MaxPosteriorSampling``. A point may be returned more than once, and
+    every call has new draws. For many candidates choose a confidence that is cheap to evaluate:
+    "dmm", for example, not "cmm", which searches over the ridge for each candidate.
 
     Args:
         model: A model of kbo.
@@ -118,7 +116,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
 
     @torch.no_grad()
     def forward(self, X: Tensor, num_samples: int = 1) -> Tensor:
-        """Return points [num_samples d], chosen independently among the rows of X [N d].
+        """Return points [num_samples d], drawn independently among the rows of X [N d].
 
         Raises:
             InvalidInput: X is not one set of points, or has too many (see ``PosteriorAt.draw``).

@@ -1,4 +1,4 @@
-"""Upper confidence bounds as BoTorch acquisition functions: any bound on any model of kbo."""
+"""Upper confidence bounds as BoTorch acquisition functions, for any bound and any model of kbo."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ from kbo.regression import Hypothetical, Posterior
 
 @register
 class KernelUCB(ConfidenceAcquisition):
-    """The upper confidence bound as an acquisition function: any confidence on any model of kbo.
+    """The upper confidence bound as an acquisition function, for any confidence and model of kbo.
 
     Bounds are in the units of the model's (transformed) targets. Pending points are hallucinated:
-    the variance is conditioned on them while mean and width stay those of the data (GP-BUCB,
+    the variance is conditioned on them, while mean and width stay those of the data (GP-BUCB,
     Desautels, Krause & Burdick 2014). The value of a batch of q > 1 points is the mean of their
-    bounds, each with the points before it hallucinated, so joint and sequential optimisation of
-    batches agree. Neither changes what is proved about a single point. While a confidence has no
-    finite bounds (``confidence.finite_on(model.state)``: the noise is unknown, and there are few
-    observations) the value is the standard deviation.
+    bounds, each with the points before it hallucinated. So joint and sequential optimisation of a
+    batch agree. The guarantee for a single point stays the same. While the bounds are infinite
+    (unknown noise, few observations; ``confidence.finite_on(model.state)`` is False), the value is
+    the standard deviation.
 
     Args:
         model: A model of kbo.
         confidence: The bound.
         posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight: with
-            weight -1 the upper bound of ``-f`` (minus the lower bound of f) is maximised, which
-            minimises f.
+            weight -1 the value is the upper bound of ``-f``, so f is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
@@ -48,12 +47,7 @@ class KernelUCB(ConfidenceAcquisition):
         return self.bounds(state, P).mean(-1)
 
     def bounds(self, view: Posterior, X: Tensor) -> Tensor:
-        """Return the bound [b q] of each point of the batches X [b q d].
-
-        Args:
-            view: The posterior of the model.
-            X: Points in the inputs of the posterior.
-        """
+        """Return the bound [b q] at each point of X [b q d], given after the input transform."""
         if self.X_pending is not None:
             view = self.with_pending(view)
         values = [self._bound(view, X[..., :1, :])]
@@ -64,7 +58,7 @@ class KernelUCB(ConfidenceAcquisition):
         return self.differentiable(torch.cat(values, -1), X)
 
     def with_pending(self, state: Posterior) -> Posterior:
-        """Return the posterior with the pending points hallucinated; kept until it changes."""
+        """Return the posterior with the pending points hallucinated; cached until it changes."""
         if self._conditioned is None or self._conditioned[0] != state.version:
             assert self.X_pending is not None
             with checks.inside("X_pending"):
@@ -77,7 +71,7 @@ class KernelUCB(ConfidenceAcquisition):
         self._conditioned: tuple[int, Posterior] | None = None
 
     def _bound(self, view: Posterior, X: Tensor) -> Tensor:
-        """Return the upper bound of ``weight f + offset``, or the standard deviation while infinite."""
+        """Return the upper bound of ``weight f + offset``; while it is infinite, the standard deviation."""
         if not self.confidence.finite_on(view):
             return safe_sqrt(view.predict(X)[1])
         if self.weight >= 0:
@@ -128,7 +122,7 @@ class AMMUCB(KernelUCB):
 class DMMUCB(AMMUCB):
     """``KernelUCB`` with the mixture bound at the best of some ridges: DMM-UCB.
 
-    Flynn & Reeb (2024), ``MartingaleMixture(kind="dmm")``. The gradient is that of the minimising
+    Flynn & Reeb (2024), ``MartingaleMixture(kind="dmm")``. The gradient is taken at the minimising
     ridge (envelope theorem).
 
     Args:
@@ -145,11 +139,11 @@ class DMMUCB(AMMUCB):
 class CMMUCB(AMMUCB):
     """``KernelUCB`` with the mixture bound at the best of all ridges, the tightest one: CMM-UCB.
 
-    Flynn & Reeb (2024), ``MartingaleMixture(kind="cmm")``. That is the exact maximum over the
-    confidence set. The gradient is that of the minimising ridge (envelope theorem). On an exact
-    model the first value after new data takes an eigendecomposition, O(n^3) operations (seconds
-    with 2000 observations), and later values O(n^2) each: with thousands of observations take a
-    ``NystromGP``, or ``AMMUCB`` at one ridge.
+    Flynn & Reeb (2024), ``MartingaleMixture(kind="cmm")``, the exact maximum over the confidence
+    set. The gradient is taken at the minimising ridge (envelope theorem). On an exact model the
+    first value after new data takes an eigendecomposition, O(n^3) operations (seconds for 2000
+    observations), and each later value O(n^2). For thousands of observations use a ``NystromGP``,
+    or ``AMMUCB`` at one ridge.
 
     Args:
         model, noise_std, norm_bound, delta, scale, posterior_transform, X_pending: As ``AMMUCB``.
@@ -166,19 +160,20 @@ class ChainingUCB(KernelUCB):
     """``KernelUCB`` over a finite set, with narrower bounds the more similar its points are.
 
     Chaining-UCB of Contal, Malherbe & Vayatis (2015). The covers of the set are computed with the
-    first values, and kept for later rounds that are given the acquisition function before as
-    ``previous``. The guarantee is about the points of the set, not about those in between.
+    first values. Pass the acquisition function of the last round as ``previous`` to keep them. The
+    guarantee is about the points of the set, not about points between them.
 
     Args:
         model: A model of kbo; its ridge is the noise variance, its kernel the prior of the
             function.
         points: The finite set [N d], in the units of ``train_X``: the choices of
-            ``optimize_acqf_discrete``, or, for ``optimize_acqf``, a design that fills the box.
+            ``optimize_acqf_discrete``, or a design that fills the box for ``optimize_acqf``.
         delta: Probability that the bounds may fail.
-        rigorous: A bound that is proved for the points of the set, instead of Algorithm 1.
-        smooth: The continuous majorant of Algorithm 1, which has gradients, instead of its steps.
-        previous: The acquisition function of an earlier round; its covers are kept as far as they
-            are still covers.
+        rigorous: Whether to use the proved bound for the points of the set, not Algorithm 1.
+        smooth: Whether to use the continuous majorant of Algorithm 1, which has gradients, not its
+            steps.
+        previous: The acquisition function of an earlier round; its covers are kept while they are
+            valid.
         posterior_transform, X_pending: As in ``KernelUCB``.
 
     Example:
@@ -201,7 +196,7 @@ class ChainingUCB(KernelUCB):
         X_pending: Tensor | None = None,
     ) -> None:
         check_model(model)
-        model.eval()  # in training mode its inputs would be transformed already
+        model.eval()  # in training mode the input transform might learn from the points
         confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
         if previous is not None:
             hint = "; pass a Chaining of your own to KernelUCB(model, chaining) instead"

@@ -1,8 +1,10 @@
-"""Methods, that is posterior x confidence x rule, and the loop over the rounds of a bandit problem.
+"""Methods, each a posterior, a confidence and a rule, and the loop over the rounds of a bandit problem.
 
-``methods.py`` is the table of named methods, ``method.py`` what they are made of, ``loop.py`` plays
-them on a problem (``problem.py``). Two rules for finite sets stand beside: ``pareto.py`` for
-several objectives, ``safe.py`` for limits.
+* ``problem.py``: ``Bandit``, the base of problems
+* ``method.py``: ``Method``, made of posterior, confidence and rule
+* ``methods.py``: the table of named methods
+* ``loop.py``: ``play``, the rounds of a method on a problem
+* ``pareto.py``, ``safe.py``: rules for finite sets, with several objectives or with limits
 """
 
 from kbo.bandit.loop import play

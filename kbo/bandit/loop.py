@@ -18,7 +18,7 @@ from kbo.confidence import candidate_gap
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
-# Added to seeds, so that a method's random choices are independent of a problem of the same seed.
+# Added to seeds, so that the random choices of a method and a problem of equal seed are independent.
 _CHOICES = 2_500_000_000
 _INITIAL = 3_000_000_000  # for arms that are chosen before the first round
 
@@ -33,7 +33,7 @@ def play(
     first: int | None = None,
     initial: int = 0,
 ) -> Iterator[dict[str, Any]]:
-    """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
+    """Play ``rounds`` rounds of a bandit problem, and yield one row per round.
 
     The function, arms and noise of the problem come from its own seed, so they are the same for
     every method. The posterior is on the device of the arms.
@@ -44,22 +44,22 @@ def play(
         rounds: Number of rounds T.
         seed: Seed of the method's own random choices.
         gap_every: Rounds between reports of the optimality gap of the recommended arm; 0 for none.
-            For problems with fixed arms and methods with bounds.
-        first: Index of the arm that is pulled in one uncounted round before the first; as published
-            protocols do.
-        initial: Number of uncounted rounds before the first in which arms are chosen uniformly at
-            random, the same ones for all methods that are played with this seed.
+            It needs fixed arms and a method with bounds.
+        first: Index of an arm that is pulled before round 1 and not counted, as in published
+            protocols.
+        initial: Number of random arms that are pulled before round 1 and not counted; the same arms
+            for all methods with this seed.
 
     Yields:
-        ``round`` (from 1), ``arm``, the index of the choice, ``regret`` of the round against the
-        best arm offered (without noise), ``cumulative``, ``best``, the least regret of a round so
-        far, uncounted ones included; ``cpu_seconds`` so far of the method alone; ``m``, the number
-        of inducing points of a sketched posterior after the round; every ``gap_every`` rounds also
-        ``gap`` after the round and ``simple_regret`` of the recommended arm, which is at most the
-        gap whenever the bounds hold.
+        A row with ``round`` (from 1); ``arm``, the index of the choice; ``regret`` of the round
+        against the best arm offered, without noise; ``cumulative`` regret; ``best``, the least
+        regret of a round so far, uncounted rounds included; ``cpu_seconds`` of the method so far;
+        ``m``, the number of inducing points of a sketched posterior after the round. Every
+        ``gap_every`` rounds also ``gap`` after the round, and ``simple_regret`` of the recommended
+        arm, which is at most the gap if the bounds hold.
 
     Raises:
-        InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is
+        InvalidInput: A gap is requested although there is none, ``first`` is no arm, or a number is
             out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
@@ -71,7 +71,7 @@ def play(
     gap_every = checks.whole("gap_every", gap_every, 0)
     first = checks.maybe(checks.whole, "first", first, 0)
     rows = _rows(method, problem, rounds, seed, gap_every, first, initial)
-    next_row = isolated(lambda: next(rows, None))  # in the settings of a fresh program
+    next_row = isolated(lambda: next(rows, None))  # with the settings of a fresh program
     while (row := next_row()) is not None:
         yield row
 
@@ -85,7 +85,7 @@ def _rows(
     first: int | None,
     initial: int,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of ``play``; the types of all arguments are checked."""
+    """Yield the rows of ``play``, which has checked the types of all arguments."""
     if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput(
             "an optimality gap needs the same arms in every round, and a method with bounds."
@@ -122,7 +122,7 @@ def _rows(
 def _pull(
     method: Method, state: Posterior, problem: Bandit, arms: Tensor, generator: torch.Generator
 ) -> tuple[int, float]:
-    """Choose an arm and learn from its reward.
+    """Choose an arm, and update the posterior by its reward.
 
     Returns:
         The index of the arm among ``arms`` [A d], and the CPU seconds of the method.

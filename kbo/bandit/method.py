@@ -31,11 +31,11 @@ RNG = Generator | None
 
 
 class Rule(ABC):
-    """The choice of the next points, from a posterior and a confidence.
+    """The rule that chooses the next points, from a posterior and a confidence.
 
     Attributes:
         draws: Whether the choice maximises a random draw of the function.
-        needs_confidence: Whether the choice depends on a confidence; without one it is passed None.
+        needs_confidence: Whether the choice depends on a confidence. If not, it may be None.
     """
 
     draws: ClassVar[bool] = False
@@ -56,16 +56,16 @@ class Rule(ABC):
     def choose(
         self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG
     ) -> list[int]:
-        """Return up to ``size`` indices of next points among ``points`` [A d]; ties go to the first."""
+        """Return up to ``size`` indices of the next points among ``points`` [A d]; ties go to the first."""
 
 
 @dataclass(frozen=True)
 class UpperBound(Rule):
     """The point with the largest upper confidence bound.
 
-    In a batch, means stay the same until the observations arrive, and variances follow the choices
-    (Desautels et al. 2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too
-    much has changed.
+    Within a batch, means stay until the observations arrive, and variances are updated with each
+    choice (Desautels et al. 2014; BBKB). The batch ends early if ``BatchedResampling`` needs a new
+    dictionary.
     """
 
     def choose(
@@ -88,8 +88,8 @@ class UpperBound(Rule):
 class ThompsonSampling(Rule):
     """The point at which a draw of the function, as wide as the confidence, is largest.
 
-    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent;
-    some may be equal.
+    With ``FixedWidth(1.0)`` it is plain Thompson sampling. The points of a batch are drawn
+    independently; some may be equal.
     """
 
     draws = True
@@ -122,10 +122,10 @@ class Method:
         posterior: Makes an empty posterior, for example ``partial(KernelRidge, kernel, ridge)``.
         confidence: The bound that the rule uses; None if the rule needs none.
         rule: The choice of the next point.
-        name: Its name in messages.
+        name: The name of the method in messages.
 
     Raises:
-        InvalidInput: A part is of another kind, or the rule needs a confidence, and there is none.
+        InvalidInput: A part is of another kind, or the rule needs a confidence and there is none.
     """
 
     posterior: Callable[[], Posterior]
@@ -188,7 +188,7 @@ class Method:
     def choose_batch(
         self, state: Posterior, points: Tensor, size: int, generator: Generator | None = None
     ) -> list[int]:
-        """Return up to ``size`` indices of next points among ``points`` [A d], observed together.
+        """Return up to ``size`` indices of points among ``points`` [A d], to be observed together.
 
         Raises:
             InvalidInput: ``size`` is not a positive whole number, or the rule chooses one point at

@@ -38,8 +38,8 @@ from kbo.regression import (
 )
 
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
-"""Standard deviations above the mean at which "ucb" searches in turn, as listed: the width of trial ``number`` is entry
-``number % 8``. Chosen by measurement (experiments/records/tuning.md)."""
+"""Widths of the bounds of "ucb", which take turns: trial ``number`` uses entry ``number % 8``. They were chosen by
+measurement (experiments/records/tuning.md)."""
 
 _T = TypeVar("_T")
 
@@ -55,15 +55,15 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "noise_upper": checks.positive,
     "noise_lower": checks.non_negative,
 }
-"""The checks of the facts, which may be passed to any method, whether it uses them or not."""
+"""The checks of the facts. Any fact may be passed to any method, also if the method does not use it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
     """Facts about a problem, and the options of a method.
 
-    A fact that is not known is None. ``NamedMethod.needs`` lists those that a method cannot do
-    without; ``methods.known`` reads one of those.
+    An unknown fact is None. ``NamedMethod.needs`` lists the facts that a method requires, and
+    ``methods.known`` reads one of them.
 
     Attributes:
         kernel: An unbatched GPyTorch kernel.
@@ -77,7 +77,7 @@ class Facts:
         seed: Seed of random dictionaries.
         noise_upper: Upper bound of the noise level.
         noise_lower: Lower bound of the noise level.
-        options: Options of the method by name, as far as they are given.
+        options: The given options of the method, by name.
     """
 
     kernel: Kernel
@@ -95,7 +95,7 @@ class Facts:
 
     @property
     def ridge(self) -> float:
-        """The option ``ridge``, or ``noise_std^2 / scale``, with the middle one of several scales."""
+        """The option ``ridge``; by default ``noise_std^2 / scale``, with the middle scale of several."""
         if "ridge" in self.options:
             return self.options["ridge"]
         ridges = mixture_ridges(known("noise_std", self.noise_std), self.scale)
@@ -137,12 +137,13 @@ class NamedMethod:
         options: Options that it takes, from ``Facts.options``. "multiplier", for methods with
             bounds at a fixed ridge, replaces the bound by ``mean + multiplier sqrt(leverage)``.
         noise: Source of the noise level: "given" (``noise_std``), "upper bound" (``noise_upper`` is
-            needed), or "online", that is bounds of it, which the ridge follows (``noise_upper`` is
-            optional).
+            needed), or "online" (from the data, by bounds that the ridge follows; ``noise_upper``
+            is optional).
         norm: Source of the norm bound: "given" (``norm_bound``), "estimated" from the data, or
             "unused".
-        fixed_kernel: Whether the bound rests on the ``points`` themselves, not on their number,
-            under a kernel that must not be refitted; to search a space it needs all points of it.
+        fixed_kernel: Whether the bound depends on the ``points`` themselves, not only on their
+            number, under a kernel that must not be refitted. To search a space it needs all points
+            of the space.
     """
 
     name: str
@@ -218,9 +219,7 @@ class NamedMethod:
     def _facts_and_options(
         self, arguments: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arguments that are facts about the problem, and those that are options of the method.
-
-        Those that are None are left out.
+        """Return the facts about the problem, and the options of the method, without those that are None.
 
         Raises:
             InvalidInput: A fact is out of its range, or the method does not take an option.
@@ -254,7 +253,7 @@ class NamedMethod:
 
 
 METHODS: dict[str, NamedMethod] = {}
-"""The named methods, by name. Every front end finds those that are added here."""
+"""The named methods, by name. Every front end uses this table."""
 
 
 def register(*named_methods: NamedMethod) -> None:
@@ -292,7 +291,7 @@ def get(name: str) -> NamedMethod:
 
 
 def of_boxes(name: str) -> NamedMethod:
-    """Return the named method of that name, which can search a box.
+    """Return the named method of that name, which must be able to search a box.
 
     Raises:
         InvalidInput: An unknown name, or the name of a method for finite sets; the message has near ones for boxes.
@@ -323,41 +322,41 @@ def make(
         noise_std: Sub-Gaussian constant of the noise, in units of the targets; None for methods
             that do not use it.
         norm_bound: Bound of the RKHS norm of the function; None for methods that do not use it.
-        delta: Probability that the bounds may fail; Thompson sampling takes its radius at a smaller
-            one.
-        options: More facts about the problem, which any method takes, and options, which only those
-            take that list them (``get(name).options``); None is the same as left out. The facts are
+        delta: Probability that the bounds may fail; Thompson sampling computes its radius for a
+            smaller probability.
+        options: Further facts about the problem, and options of the method; None is the same as
+            left out. Every method accepts all facts:
 
-            * ``scale``: covariance scale c of the mixtures, or several that are averaged; the ridge
-              is ``noise_std^2 / c``, with the middle one, unless the method fixes it.
-            * ``horizon``: number of rounds T. That of "igp-ucb" only sets the ridge: its bound
-              holds in later rounds too, and is wider there than with a larger horizon.
+            * ``scale``: covariance scale c of the mixtures, or several that are averaged. The ridge
+              is ``noise_std^2 / c``, with the middle scale of several, unless the method fixes it.
+            * ``horizon``: number of rounds T. For "igp-ucb" it only sets the ridge: the bound is
+              also valid in later rounds, but wider there than with a larger horizon.
             * ``n_points``: size of the finite set for "gp-ucb".
             * ``points``: the finite set [N d], instead of its size; for "chaining-ucb...", None
               means the arms that are offered together.
-            * ``seed``: that of a method's own random dictionary.
-            * ``noise_upper``: upper bound of the noise level, with which "...-adaptive" begin.
-            * ``noise_lower``: lower bound of the noise level, for "...-adaptive".
+            * ``seed``: seed of a method's own random dictionary.
+            * ``noise_upper``: known upper bound of the noise level, for "...-adaptive".
+            * ``noise_lower``: known lower bound of the noise level, for "...-adaptive".
 
-            The options are
+            A method accepts only its own options, ``get(name).options``:
 
             * ``ridge``: the ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
             * ``ridges``: the grid of "dmm-ucb", instead of the paper's.
-            * ``dictionary``: that of a sketched posterior, instead of the method's own.
-            * ``strict_noise``: what "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume of the noise,
-              ``strict`` of ``kbo.confidence.MixtureNoiseBounds``.
-            * ``multiplier``: replace the bound by ``mean + multiplier sqrt(leverage)``, as
-              experiments do; this removes the guarantee.
+            * ``dictionary``: the dictionary of a sketched posterior, instead of the method's own.
+            * ``strict_noise``: the assumption of "dmm-ucb-adaptive" and "cmm-ucb-adaptive" on the
+              noise, ``strict`` of ``kbo.confidence.MixtureNoiseBounds``.
+            * ``multiplier``: replaces the bound by ``mean + multiplier sqrt(leverage)``, as
+              experiments do, without a guarantee.
 
     Raises:
-        InvalidInput: An unknown name or option (the message has near ones), an argument that the
-            method needs is missing, or an option that it does not take is given.
+        InvalidInput: A name or option is unknown (the message has near ones), an argument that the
+            method needs is missing, or the method does not take an option.
     """
     return get(name).make(kernel, noise_std, norm_bound, delta, **options)
 
 
 def _nearest(name: str, candidates: Collection[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest candidates, and all of them."""
+    """Return the end of a message about an unknown name: the nearest candidates, and all names."""
     all_names = f"{', '.join(sorted(candidates))}."
     text = name.lower() if isinstance(name, str) else ""
     nearest = difflib.get_close_matches(text, candidates, n=3, cutoff=0.3)
@@ -427,7 +426,7 @@ def row_sampled(facts: Facts) -> Posterior:
 
 
 def sketched(facts: Facts) -> Posterior:
-    """Return a sketch so fine that the part outside it hardly widens a mixture bound."""
+    """Return a sketch with an error so small that it hardly widens a mixture bound."""
     noise_std, norm_bound, _ = _sub_gaussian(facts)
     residual = 0.01 * noise_std**2 / norm_bound**2
     default = GreedyDictionary(residual, most=MOST_ANCHORS)
@@ -439,7 +438,7 @@ def at_bounded_noise(facts: Facts, share: float) -> Posterior:
 
     Args:
         facts: The facts.
-        share: Part of delta for all events of the noise bounds and the confidence set.
+        share: Fraction of delta for all events of the noise bounds and the confidence set.
     """
     norm_bound = known("norm_bound", facts.norm_bound)
     delta = share * known("delta", facts.delta)
@@ -473,7 +472,7 @@ def practical_widths(facts: Facts) -> Confidence:
 
 
 def prior_width(facts: Facts) -> Confidence:
-    """Return the standard deviation of a process of prior covariance ``scale k``: inflation 1."""
+    """Return the width of one standard deviation of a process with prior covariance ``scale k``."""
     return bounds.FixedWidth(known("noise_std", facts.noise_std) / math.sqrt(facts.ridge))
 
 
@@ -496,12 +495,12 @@ def improved_gp_ucb(facts: Facts) -> Confidence:
 
 
 def self_normalized(facts: Facts) -> Confidence:
-    """Return the self-normalised bound, with the log-determinant itself."""
+    """Return the self-normalised bound, which uses the log-determinant itself."""
     return bounds.SelfNormalized(*_sub_gaussian(facts))
 
 
 def mixture(facts: Facts, kind: Literal["amm", "dmm", "cmm"]) -> Confidence:
-    """Return a martingale mixture: at one ridge, at the best of a few, or at the best of all."""
+    """Return a martingale mixture: at one ridge, at the best of a few, or at the best of all ridges."""
     ridges = facts.options.get("ridges")
     return bounds.MartingaleMixture(*_sub_gaussian(facts), kind, facts.scale, ridges)
 
@@ -524,7 +523,7 @@ def k_ucb(facts: Facts) -> Confidence:
 
 
 def ek_ucb(facts: Facts) -> Confidence:
-    """Return the bound of EK-UCB; the dictionary may miss its mu, or else the ridge."""
+    """Return the bound of EK-UCB; its ``projection`` is mu of the dictionary, or else the ridge."""
     mu = facts.ridge
     if facts.dictionary is not None and facts.dictionary.mu is not None:
         mu = facts.dictionary.mu
@@ -568,7 +567,7 @@ register(
     ),
 )
 
-# For draws from the Gaussian process: these trust the prior
+# For functions drawn from the Gaussian process: their guarantee assumes the prior
 register(
     NamedMethod(
         "gp-ucb",
@@ -638,8 +637,8 @@ register(
     ),
 )
 
-# With a noise level that is bounded online. Noise bounds give each of their three events a third of delta;
-# Thompson sampling takes its radius at delta / 12 (Durand et al. 2018, Sec. 6.4), a third of delta / 4.
+# With a noise level that is bounded online. Noise bounds give each of their three events a third of delta.
+# Thompson sampling needs its radius for delta / 12 (Durand et al. 2018, Sec. 6.4), a third of delta / 4.
 register(
     NamedMethod(
         "kernel-ucb-adaptive",

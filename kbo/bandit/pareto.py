@@ -1,23 +1,26 @@
 """A certified Pareto set of several objectives on a finite set, epsilon-PAL (Zuluaga, Krause & Pueschel 2016).
 
-All objectives are to be maximised. In every round the intervals [lower, upper] of all objectives
-and points give
+All objectives are maximised. In every round the intervals [lower, upper] of all objectives and
+points define
 
-* the pessimistic front: points to whose lower bounds no others are equal or better, and better in
-  some objective;
-* discarded points: those x outside that front for which a point z of it has
+* the pessimistic front: the points whose lower bounds are not dominated by those of another point
+  (at least equal in every objective, and larger in one);
+* discarded points: points x outside the front, for which some point z of the front has
   ``lower(z) + epsilon >= upper(x)`` in every objective;
-* accepted points: those x, not discarded, for which no other z has ``upper(z) >= lower(x) +
-  epsilon`` in every objective.
+* accepted points: points x that are not discarded, for which no other z has ``upper(z) >= lower(x)
+  + epsilon`` in every objective.
 
-Where the intervals hold, and once every point is discarded or accepted, every point has an accepted
-one that is at most epsilon worse in every objective, because the front is not discarded; and no
-point is better than an accepted one by epsilon in every objective. That is so at the latest when
-the intervals of all points that are not discarded are narrower than epsilon: one of them that is
-not accepted has lower bounds below those of another, so it is not in the front, and is discarded.
-The next point is the widest of them relative to epsilon, as in the paper. There, points stay
-discarded when the point that replaces them is discarded too; here the sets of a round rest on its
-intervals alone.
+Assume that the intervals hold and that every point is discarded or accepted. Then for every point
+some accepted point is at most epsilon worse in every objective, because points of the front are not
+discarded. And no point is better than an accepted one by epsilon in every objective.
+
+This happens at the latest when the intervals of all points that are not discarded are narrower than
+epsilon. For if such a point is not accepted, its lower bounds are below those of another point; so
+it is not in the front, and is discarded.
+
+The next point is the undiscarded one with the widest intervals relative to epsilon, as in the
+paper. In the paper a point stays discarded if the point that replaces it is discarded; here the
+sets of a round depend only on the intervals of this round.
 """
 
 from __future__ import annotations
@@ -40,13 +43,14 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class ParetoSet:
-    """The points of a finite set after a round.
+    """The state of the points of a finite set in a round.
 
     Attributes:
         accepted: Whether each point is in the Pareto set up to epsilon, [N].
-        discarded: Whether an accepted point replaces each point, [N].
+        discarded: Whether another point replaces each point, up to epsilon, [N].
         widest: The row to evaluate next; None once every point is accepted or discarded.
-        guarantee: The assumptions and the probability of both, in words; None if nothing is proved.
+        guarantee: The assumptions and the probability with which ``accepted`` and ``discarded`` are
+            right, in words; None if nothing is proved.
     """
 
     accepted: Tensor
@@ -64,21 +68,21 @@ def pareto_set(
 ) -> ParetoSet:
     """Return the points of a finite set in the Pareto set of several objectives, up to epsilon.
 
-    Once no point is left undecided, every point of the set is at most ``epsilon`` better than an
-    accepted one in every objective, and none is better by ``epsilon`` in every objective than an
-    accepted one, with the probability of ``guarantee``.
+    Once every point is accepted or discarded, two statements hold with the probability of
+    ``guarantee``. For every point some accepted point is at most ``epsilon`` worse in every
+    objective. And no point is better by ``epsilon`` in every objective than an accepted point.
 
     Args:
-        states: The posterior of each objective; give those to be minimised times -1.
-        confidences: The bound of each of them; they fail together with at most the sum of their
-            probabilities.
+        states: The posterior of each objective, which is maximised; negate objectives to minimise.
+        confidences: The bound of each objective; the probability that one fails is at most the sum
+            of their deltas.
         points: The finite set [N d].
         epsilon: The accuracy, in units of the objectives, above 0; one number or one for each
             objective [m].
 
     Raises:
-        InvalidInput: There is another number of bounds than of posteriors, or a number or points
-            that cannot be.
+        InvalidInput: The numbers of bounds and of posteriors differ, or ``points`` or ``epsilon``
+            cannot be used.
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
 
     Example:
@@ -140,12 +144,12 @@ def _margin(epsilon: float | Tensor, points: Tensor, n_objectives: int) -> Tenso
 
 
 def _n_at_least(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:
-    """Return for each row of A the number [N] of rows of B that are at least it in every objective.
+    """Return for each row of A the number [N] of rows of B that are at least as large in every objective.
 
     Args:
         A: Values of the objectives, [N m].
         B: Values of the objectives, [n m].
-        strictly: Count only those that are also larger in some objective.
+        strictly: Whether to count only rows that are also larger in some objective.
     """
     counts = []
     for rows in A.split(max(1, _BLOCK // B.numel())):

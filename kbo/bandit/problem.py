@@ -12,20 +12,19 @@ from torch import Tensor
 class Bandit(ABC):
     """A problem that offers arms every round and answers a choice with a noisy reward.
 
-    A subclass defines ``mean``, and either sets ``fixed_arms`` or defines ``arms``; for Gaussian
-    noise it sets ``noise_rng``, for any other it defines ``standard_noise`` or ``observe``.
+    A subclass defines ``mean``, and either sets ``fixed_arms`` or defines ``arms``. For Gaussian
+    noise it sets ``noise_rng``; for other noise it defines ``standard_noise`` or ``observe``.
 
     Attributes:
-        kernel: A kernel whose RKHS contains the mean reward, or a sensible one where none is known
-            to.
+        kernel: A kernel whose RKHS contains the mean reward; if none is known, a sensible kernel.
         noise_std: Sub-Gaussian constant of the noise; the standard deviation of Gaussian noise.
-        norm_bound: Bound of the RKHS norm of the mean reward; nominal where no kernel is known to
+        norm_bound: Bound of the RKHS norm of the mean reward; nominal if no RKHS is known to
             contain it.
         norm_is_known: Whether the mean reward is known to have at most that norm.
         n_arms: Arms per round.
-        fixed_arms: The arms, if every round offers the same ones; else None.
-        noise_rng: Generator of the noise. It is used for nothing else, so the noise of a round does
-            not depend on earlier choices.
+        fixed_arms: The arms, if they are the same in every round; else None.
+        noise_rng: Generator of the noise alone, so that the noise of a round does not depend on
+            earlier choices.
     """
 
     kernel: Kernel
@@ -55,8 +54,8 @@ class Bandit(ABC):
     def standard_noise(self, X: Tensor) -> Tensor:
         """Return independent noise [n] of mean 0 and variance 1, for arms X [n d].
 
-        Each number is one draw of ``noise_rng``, so the noise of round t does not depend on how
-        many observations came together.
+        Each number is one draw of ``noise_rng``, so the noise of round t does not depend on the
+        grouping of observations.
         """
         u = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu")
         return self.noise_quantile(u.clamp_min(torch.finfo(u.dtype).tiny)).to(X)

@@ -1,23 +1,23 @@
-"""Safe exploration of a finite set: every point that is chosen keeps all limits, whenever the bounds hold.
+"""Safe exploration of a finite set: every chosen point keeps all limits, if the bounds hold.
 
-The slack of a limit is at least 0 where it is kept. Bounds of the slacks and of the objective give
-three sets:
+The slack of a limit is at least 0 where the limit is kept. Bounds of the slacks and of the
+objective give three sets:
 
-* S, safe: points whose limits were each certain in some round, and points that were given as safe.
+* S, safe: points that were given as safe, and points at which each limit was certain in some round.
 * M, maximisers: points of S whose upper bound of the objective is at least the largest lower bound
   in S.
-* G, expanders: points x of S at which an observation, of the largest possible slack of every limit,
-  would make a point z outside S certain. With mean m, variance v and covariance c of the slack, the
-  ridge a, and the multiplier ``w(z) = (m(z) - certain(z)) / sqrt(v(z))`` of the bound at z, the
-  slack that would be certain there is that of the posterior with the hypothetical observation,
+* G, expanders: points x of S, at which an observation of the largest possible slack of every limit
+  would make a point z outside S certain. Let m, v and c be mean, variance and covariance of the
+  slack, a the ridge, and ``w(z) = (m(z) - certain(z)) / sqrt(v(z))`` the width of the bound at z.
+  With this hypothetical observation the certain slack at z would be
 
       m(z) + c (possible(x) - m(x)) / (v(x) + a) - w(z) sqrt(v(z) - c^2 / (v(x) + a)).
 
-The next point is the widest of M and G: SafeOpt (Sui et al. 2015) for several limits, with
-expanders by hypothetical observations in place of a Lipschitz constant (Berkenkamp et al. 2021).
-Safety rests on S alone. It needs bounds that hold, which a chosen multiplier of the standard
-deviation does not give (Fiedler et al. 2024). So S is that of the tightest bounds, while M and G
-are those of bounds that take less time and are a little wider.
+The next point is the one with the widest bounds in M and G. This is SafeOpt (Sui et al. 2015) for
+several limits, with hypothetical observations instead of a Lipschitz constant (Berkenkamp et al.
+2021). Safety depends on S alone. It needs proved bounds; a freely chosen width is not enough
+(Fiedler et al. 2024). So S uses the tightest bounds, and M and G use faster bounds, which are a
+little wider.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from kbo.confidence.base import not_nan
 from kbo.regression import Posterior
 
 _REFINED = 4096
-"""Number of points outside S, those nearest to being certain, at which the slack is exact."""
+"""Number of points outside S, those nearest to being certain, with the tightest bound of the slack."""
 
 _BLOCK = 4096
 """Number of points in one call of a bound."""
 
 _FRONTIER = 1024
-"""Number of points outside S, those nearest to being certain, that expanders may add."""
+"""Number of points outside S, those nearest to being certain, that are tested in the search of G."""
 
 _EXAMINED = 512
-"""Number of points of S of which it is found out at once whether they are expanders."""
+"""Number of points of S that are tested together for being expanders."""
 
 
 class SafeSet:
-    """The safe part S of a finite set; it only grows, as if the intervals of all rounds were intersected.
+    """The safe part S of a finite set. It only grows, as if the intervals of all rounds were intersected.
 
-    Of more than 4096 points outside S the limits are bounded roughly, except at those nearest to
-    being certain, and expanders are sought that add one of the nearest 1024. That may delay the
-    growth of S and never adds a point to it.
+    For speed, only the 4096 points outside S that are nearest to being certain have the tightest
+    bounds of the limits, and expanders are sought for the nearest 1024. This may delay the growth
+    of S, but never adds an unsafe point.
 
     Args:
         points: The finite set [N d].
@@ -65,7 +65,7 @@ class SafeSet:
         self.points: Tensor = checks.rows("points", points)
         self.safe: Tensor = given.clone()
         self._limits: Sequence[Limit] = ()
-        self._slack: Tensor = points.new_empty(0, len(points))  # certain in some round, [limits N]
+        self._slack: Tensor = points.new_empty(0, len(points))  # the certain slacks, [limits N]
 
     @torch.no_grad()
     def update(self, limits: Sequence[Limit]) -> None:
@@ -87,7 +87,7 @@ class SafeSet:
         self.safe = self.safe | (self._slack >= 0).all(0)
 
     def _certain_slack(self, limit: Limit, before: Tensor) -> Tensor:
-        """Return the certain slack [N] of a limit; a slack that was at least 0 before stays."""
+        """Return the certain slack [N] of a limit; values that were at least 0 ``before`` stay."""
         slack = before.clone()
         rows = (~self.safe & (before < 0)).nonzero()[:, 0]
         if len(rows) > _REFINED:
@@ -107,17 +107,19 @@ class SafeSet:
         states: Sequence[Posterior] = (),
         among: Tensor | None = None,
     ) -> int:
-        """Return the row of the point of M and G with the widest bounds.
+        """Return the row of the point in M or G with the widest bounds.
 
-        The width is the standard deviation relative to that of the prior, the largest of all
-        outputs.
+        They are compared by the standard deviation relative to the prior standard deviation, the
+        largest of all ``states``.
 
         Args:
             objective: The posterior of the objective, which is to be maximised.
             confidence: The bound of the objective.
-            states: The posteriors whose widths are compared, for example with hypothetical
-                observations of pending points; by default those of the objective and of the limits.
-            among: Whether each point may be chosen, [N]; at least one of S; by default all.
+            states: The posteriors whose standard deviations are compared, for example with
+                hypothetical observations at pending points; by default those of the objective and
+                of the limits.
+            among: Whether each point may be chosen, [N], including at least one point of S; None
+                for all points.
         """
         candidates = self.safe if among is None else self.safe & among
         rows = candidates.nonzero()[:, 0]
@@ -141,7 +143,7 @@ class SafeSet:
 
     @torch.no_grad()
     def grows(self) -> bool:
-        """Return whether there are expanders: whether S could grow by a further observation."""
+        """Return whether there are expanders, so that S could grow by one more observation."""
         frontier = self._frontier()
         blocks = self.points[self.safe].split(_EXAMINED)
         return any(bool(self._expanders(X, frontier).any()) for X in blocks)
@@ -158,12 +160,7 @@ class SafeSet:
         return rows[nearness.topk(min(_FRONTIER, len(rows))).indices]
 
     def _expanders(self, X: Tensor, frontier: Tensor) -> Tensor:
-        """Return whether an observation at each point of X would make a point of the frontier certain, [n].
-
-        Args:
-            X: Points [n d].
-            frontier: Rows of points outside S.
-        """
+        """Return for each point of X [n d] whether it is an expander for the rows ``frontier``, [n]."""
         Z = self.points[frontier]
         certain = X.new_full((len(X), len(Z)), torch.inf)  # the least slack of all limits
         for limit, slack in zip(self._limits, self._slack[:, frontier], strict=True):
@@ -206,5 +203,5 @@ def _maximisers(objective: Posterior, confidence: Confidence, X: Tensor) -> Tens
 
 
 def _positive(variance: Tensor) -> Tensor:
-    """Return variances [...] that are above zero, as divisors of what is zero where they are."""
+    """Return variances [...] raised above zero, for quotients whose numerator is 0 where they are."""
     return variance.clamp_min(torch.finfo(variance.dtype).tiny)

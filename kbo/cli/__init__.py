@@ -1,4 +1,8 @@
-"""The command line: ``app`` has the commands, and ``examples`` what ``kbo tune`` tunes without a script.
+"""The command line.
 
-Modules of this package have what loads PyTorch as ``Lazy`` modules, so that ``kbo --help`` does not load it.
+``app``: all commands. ``options``: options that several commands share. ``script`` and ``examples``: the objective that
+is tuned. ``tune`` and ``confirm``: runs of a script. ``laboratory``, ``ask`` and ``tell``: experiments that people
+carry out. ``views``: report and audit. ``journal``: work on journals.
+
+``kbo --help`` must be quick, so modules that load PyTorch are ``Lazy`` here.
 """

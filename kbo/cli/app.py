@@ -1,4 +1,4 @@
-"""Command line: kbo tune | ask | tell | confirm | audit | report | journal."""
+"""The application ``kbo`` with its commands: tune, confirm, ask, audit, report, tell and journal."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ app: typer.Typer = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Bayesian optimisation with guarantees.
 
-    Start with `kbo tune`: it tunes a small neural network in a minute or two, and the same command tunes your
-    own script. Press Ctrl-C, or kill it, at any time: the same command continues where it stopped.
+    Start with `kbo tune`. It tunes a small neural network in a minute or two. The same command tunes your own script.
+    You may press Ctrl-C or kill it at any time: the same command then continues where it stopped.
 
     `kbo ask` and `kbo tell` are for experiments that people carry out.
 
-    Exit codes: 0 done, 1 an error that the message explains (also that the output could not be written), 2 wrong usage,
+    Exit codes: 0 done, 1 an error that the message explains (also if the output could not be written), 2 wrong usage,
     130 interrupted.""",
 )
 

@@ -1,4 +1,4 @@
-"""``kbo ask``: the next experiments of a run that people carry out, over days."""
+"""``kbo ask``: the next experiments of a run that people carry out."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ else:
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
 
-_COUNT = "New trials; 0 only shows the pending ones, and what is known."
-_SPACE = "Parameters (.yaml or .json), at the first call and where they change."
-_WAS = "The value that a parameter had so far, where trials or known results lack it, as temperature=20; repeatable."
-_TO = "Write the new trials, with -n 0 the pending ones, to a table (.csv), for `kbo tell`."
+_COUNT = "Number of new trials. 0 shows the pending trials and the summary."
+_SPACE = "File of the parameters (.yaml or .json); needed at the first call, and to change them."
+_WAS = "Value of a parameter in trials or known results that lack it, such as temperature=20; repeatable."
+_TO = "Write the new trials (with -n 0 the pending ones) to a table (.csv) for `kbo tell`."
 _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeatable."
 
 
@@ -61,15 +61,15 @@ def ask(
     was: Annotated[list[str] | None, Option(help=_WAS)] = None,
     to: Annotated[Path | None, Option("--to", help=_TO)] = None,
 ) -> None:
-    """Choose the next experiments of a run that people carry out, and show those without a result.
+    """Propose the next experiments of a run that people carry out, and show the experiments without a result.
 
-    The first call needs the parameters, and says what is to be found; later calls read all of it from the journal:
+    The first call needs the parameters and the objective. Later calls read both from the journal:
 
         kbo ask lab.jsonl -n 5 --space space.yaml --maximize
 
         kbo ask lab.jsonl -n 5
 
-    Trials that are pending are not proposed again: tell their results whenever they come.
+    Pending trials are not proposed again. You can tell their results at any time and in any order.
 
     Then:  kbo tell lab.jsonl 0 0.83
     """
@@ -110,7 +110,7 @@ def _header_of(
     constraints: Sequence[str],
     objectives: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the entries of a journal's header that options state. Options that are not used state nothing."""
+    """Return the entries of a journal's header that options give. An option that is not used gives no entry."""
     header: dict[str, Any] = {}
     if maximize:
         header["maximize"] = True
@@ -138,7 +138,7 @@ def _new_run(
 
     Args:
         path: The journal.
-        header: The entries of its header that options state.
+        header: The entries of its header that options give.
         space_file: The file of the search space.
         evaluated: The file of known results.
         was: Values of parameters that known results lack, as NAME=VALUE.
@@ -158,7 +158,7 @@ def _new_run(
         "seed": 0,
     }
     if "noise_std" not in header:
-        defaults["noisy"] = True  # as all measurements; equal ones may be rounded
+        defaults["noisy"] = True  # all measurements have noise; equal ones may be rounded
     return record.optimizer_of(
         {**defaults, **header},
         space=space,
@@ -176,15 +176,15 @@ def _continued_run(
     was: Sequence[str],
     allow_change: bool,
 ) -> Optimizer:
-    """Return the optimiser of a journal, which it continues.
+    """Return an optimiser that continues a journal.
 
     Args:
         path: The journal.
-        header: The entries of its header that options state, which must agree with it.
-        space_file: The file of the search space; None for that of the journal.
+        header: The entries of a header that options give; they must agree with the journal.
+        space_file: The file of the search space; None for the space of the journal.
         evaluated: The file of known results.
-        was: Values that new parameters had so far, as NAME=VALUE.
-        allow_change: Whether the space may change without a question.
+        was: Values of new parameters in earlier trials, as NAME=VALUE.
+        allow_change: Whether the space may change without asking the user.
 
     Raises:
         InvalidInput: Trials cannot be chosen from the journal alone, or an option cannot be used.
@@ -227,7 +227,7 @@ def _continued_run(
 
 
 def _former_values(texts: Sequence[str], space: kbo.Space) -> dict[str, Any]:
-    """Return the values by name that --was states.
+    """Return the values of --was by name.
 
     Raises:
         InvalidInput: A text is not NAME=VALUE, or the space has no such parameter or value.
@@ -242,7 +242,7 @@ def _former_values(texts: Sequence[str], space: kbo.Space) -> dict[str, Any]:
 
 
 def _direction(optimizer: Optimizer) -> str:
-    """Return which values are better, in words."""
+    """Return the direction of each objective, as text."""
     if optimizer.objectives:
         return ", ".join(map(str, optimizer.objectives))
     if optimizer.maximize:
@@ -256,7 +256,7 @@ def _direction(optimizer: Optimizer) -> str:
 def _new_trials(optimizer: Optimizer, count: int) -> list[Trial]:
     """Choose and begin new trials, and return them.
 
-    Where a value is doubtful, it is named, and the trials are chosen by a copy of the run without it.
+    If a value is doubtful, it is named, and a copy of the run without this value chooses the trials.
     """
     if count == 0:
         return []
@@ -275,7 +275,7 @@ def _new_trials(optimizer: Optimizer, count: int) -> list[Trial]:
 
 
 def _table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
-    """Return the table of trials whose results are to be filled in."""
+    """Return a table of trials in which the user fills in the results."""
     run = optimizer.run
     columns = ["trial", *map(column_of, run.space.parameters), value_column(run)]
     columns += [f"measured.{name}" for name in run.needed]
@@ -289,7 +289,7 @@ def _table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
 
 
 def _shown_cell(value: Any) -> str:
-    """Return the text of a parameter's value on the screen; empty if it has none."""
+    """Return the value of a parameter as text for the screen; empty if there is no value."""
     if isinstance(value, float):
         return f"{value:.6g}".replace("nan", "")
     return str(value)

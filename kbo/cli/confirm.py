@@ -1,4 +1,4 @@
-"""``kbo confirm``."""
+"""``kbo confirm``: the best trials of a run are evaluated again."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ else:
 def confirm(
     target: Annotated[str, typer.Argument(metavar="TARGET", help=options.TARGETS)],
     budget: Annotated[
-        int, Option("--budget", "-n", help="New evaluations at most, earlier ones included.")
+        int, Option("--budget", "-n", help="Most new evaluations, those of earlier calls included.")
     ] = 80,
     tolerance: Annotated[
         float | None,
         Option(
-            help="Difference that counts as none, in units of the objective.",
+            help="Differences up to this do not matter, in units of the objective.",
             show_default="a quarter of the noise",
         ),
     ] = None,
     workers: Annotated[
-        int | None, Option("--workers", "-j", min=1, help="Evaluations at a time.")
+        int | None, Option("--workers", "-j", min=1, help="Evaluations at the same time.")
     ] = None,
     timeout: Annotated[
-        float | None, Option(help="Seconds after which an evaluation has failed.")
+        float | None,
+        Option(help="Time limit of an evaluation in seconds; after it, it has failed."),
     ] = None,
     journal: Annotated[
         Path | None, Option(help="Journal of `kbo tune`; by default OUT/tune-TARGET.jsonl.")
@@ -46,11 +47,11 @@ def confirm(
     out: Out = Path("kbo-runs"),
     quiet: Quiet = False,
 ) -> None:
-    """Evaluate the best trials of a finished `kbo tune` again, until it is known which is the best, or nearly so.
+    """Evaluate the best trials of a finished `kbo tune` again, until the best one is known up to the tolerance.
 
-    Only the new evaluations count, and no model is assumed: that the noise of a trial was favourable does no harm.
-    Without a range of values the statement is about medians. It takes eight to ten evaluations of each of up to five
-    trials, or more.
+    Only the new evaluations count, and no model is assumed. So a trial that was lucky in its noise has no advantage.
+    Without --value-range in the run, the statement is about medians. Each of up to five trials needs eight to ten
+    evaluations, or more.
 
     Then:  kbo confirm script.py --budget 80
     """
@@ -69,16 +70,16 @@ def confirm(
 
 
 def run(result: Result, objective: Any, path: Path, budget: int, **settings: Any) -> None:
-    """Evaluate the best trials of a run again, and print which is the best.
+    """Evaluate the best trials of a run again, and print which one is the best.
 
-    The new evaluations have a journal of their own beside that of the run. It is renamed if other trials are to be
-    confirmed now.
+    The new evaluations have their own journal beside the journal of the run. If it belongs to other trials, it is
+    renamed, and a new one begins.
 
     Args:
         result: The run.
-        objective: Its objective.
-        path: Its journal.
-        budget: The largest number of evaluations.
+        objective: The objective of the run.
+        path: The journal of the run.
+        budget: The largest number of new evaluations.
         settings: Further arguments of ``Result.confirm``.
     """
     journal = path.with_name(f"{path.stem}-confirm.jsonl")

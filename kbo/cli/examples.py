@@ -1,4 +1,4 @@
-"""Problems that ``kbo tune`` tunes without a script: a neural network on the digits data, and a cheap function."""
+"""Examples that ``kbo tune`` can tune without a script: a neural network on the digits data, and a cheap function."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ DIGITS: Space = Space(
 
 
 def digits(params: Params) -> float:
-    """Return the test error of a neural network on a new random half of the digits data; smaller is better.
+    """Return the test error of a neural network on a random half of the digits data; smaller is better.
 
-    Every evaluation draws a new split and new initial weights, so the error is noisy (standard deviation about 0.005)
-    and the best observed value is optimistically biased. 0.3 to 0.7 seconds a trial.
+    Every evaluation draws a new split and new initial weights. So the error is noisy (standard deviation about 0.005),
+    and the best observed value is optimistically biased. A trial takes 0.3 to 0.7 seconds.
     """
     split, start = np.random.default_rng().integers(2**31, size=2)
     return digits_error(params, int(split), int(start))
@@ -48,7 +48,7 @@ def digits_error(params: Params, split: int, start: int) -> float:
     """Return the test error of ``digits`` for one split of the data and one set of initial weights.
 
     Args:
-        params: Values of the parameters ``DIGITS``.
+        params: Params of the space ``DIGITS``.
         split: Seed of the split into two halves.
         start: Seed of the initial weights and of the order of the training data.
 
@@ -77,7 +77,7 @@ def digits_error(params: Params, split: int, start: int) -> float:
 
 
 BRANIN: Space = Space([(-5.0, 10.0), (0.0, 15.0)])
-"""The usual box of Branin's function."""
+"""The usual search space of Branin's function."""
 
 
 def branin(params: Params) -> float:
@@ -90,7 +90,7 @@ def branin(params: Params) -> float:
 
 
 class Example(NamedTuple):
-    """An objective to minimise, and its parameters."""
+    """An objective to minimise, and its search space."""
 
     objective: Callable[[Params], float]
     bounds: Space

@@ -1,4 +1,4 @@
-"""``kbo journal``."""
+"""``kbo journal``: journals are checked, shown, corrected, repaired and exported."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ journal: typer.Typer = typer.Typer(
 )
 
 _COLUMNS = ("trial", "status", "value", "reported", "seconds", "remark")
-"""Columns that are no parameters."""
+"""Columns of the table that are no parameters."""
 
 _CORRECTION = "TRIAL=VALUE, where 11=95 gives trial 11 the value 95"
 
 _LONGEST = 60
-"""Characters of a text in a table on the screen."""
+"""Largest number of characters of a text in a table on the screen."""
 
 _OCCURRENCES = {
     "Ask": "begun",
@@ -56,12 +56,12 @@ _OCCURRENCES = {
     "Correct": "corrected to",
     "Remove": "removed",
 }
-"""Events of a trial in words, by their kind."""
+"""Words for the events of a trial, by the class of the event."""
 
 
 @journal.command()
 def check(path: Journal) -> None:
-    """Say whether a journal is whole; the exit code is 1 if it is not."""
+    """Check that a journal is not damaged; the exit code is 1 if it is."""
     contents = record.read_journal(path).whole()
     counts = Counter(trial.status for trial in contents.trials)
     statuses = ("complete", "failed", "pruned", "pending", "removed")
@@ -77,7 +77,7 @@ def show(
     path: Journal,
     trial: Annotated[
         int | None,
-        typer.Option("--trial", help="One trial alone: why it was chosen, and what was reported."),
+        typer.Option("--trial", help="Show one trial: why it was chosen, and what was reported."),
     ] = None,
 ) -> None:
     """Show the trials of a journal as a table, and the changes of its space."""
@@ -98,7 +98,7 @@ def show(
 
 
 def _cells(trial: Trial, main: str) -> dict[str, str]:
-    """Return the row of a trial as text by column; ``main`` is the name of the value."""
+    """Return the row of a trial in the table, as text by column; ``main`` is the name of the value."""
     cells = {
         "trial": str(trial.number),
         "status": trial.status,
@@ -121,7 +121,7 @@ def _shortened(text: str) -> str:
 
 
 def _remark(trial: Trial) -> str:
-    """Return why a trial has no value, or that its value was corrected."""
+    """Return the reason why a trial has no value, or "corrected"; otherwise an empty text."""
     if trial.removed is not None:
         return f"removed: {trial.removed}"
     if trial.corrected:
@@ -130,7 +130,7 @@ def _remark(trial: Trial) -> str:
 
 
 def _changes_of_space(contents: JournalFile) -> list[str]:
-    """Return lines about each change of the space: its place among the trials, and what is different."""
+    """Return lines about each change of the space: the next trial at that time, and the differences."""
     lines = []
     n_trials = 0
     space = contents.header["space"]
@@ -175,7 +175,7 @@ def _history_of_trial(number: int, all_events: Sequence[Event]) -> list[str]:
 
 
 def _show_trial(contents: JournalFile, number: int) -> None:
-    """Print one trial, why it was chosen, and what happened to it.
+    """Print one trial, the reason why it was chosen, and its events.
 
     Raises:
         InvalidInput: There is no such trial.
@@ -209,8 +209,8 @@ def correct(
         list[str],
         typer.Argument(
             metavar="TRIAL=VALUE...",
-            help="Trials and their new values: 11=95 gives trial 11 the value 95, with several objectives that of the "
-            "first one.",
+            help="Trials and their new values: 11=95 gives trial 11 the value 95. With several objectives it is the "
+            "value of the first one.",
         ),
     ],
     measured: Annotated[
@@ -218,7 +218,7 @@ def correct(
         typer.Option("--measured", help="Another measurement, such as memory=7.2; repeatable."),
     ] = None,
 ) -> None:
-    """Replace the results of trials that have ended; the journal keeps what was reported before.
+    """Replace results of trials that have ended. The journal also keeps the earlier results.
 
     Example:  kbo journal correct lab.jsonl 11=95
     """
@@ -248,10 +248,10 @@ def remove(
         list[int], typer.Argument(metavar="TRIAL...", help="The numbers of the trials.")
     ],
     reason: Annotated[
-        str, typer.Option("--reason", help="Why it does not count.")
+        str, typer.Option("--reason", help="Why the trials do not count.")
     ] = "no reason given",
 ) -> None:
-    """Leave out trials: nothing is learned from them any more. `kbo journal correct` brings one back.
+    """Leave out trials: kbo does not use their results any more. `kbo journal correct` brings a trial back.
 
     Example:  kbo journal remove lab.jsonl 11 --reason "the pump had stopped"
     """
@@ -272,7 +272,7 @@ def repair(
         Path, typer.Argument(metavar="NEW", help="The file to write; it must not exist.")
     ],
 ) -> None:
-    """Write the lines before the first damaged one to a new journal."""
+    """Write all lines before the first damaged line to a new journal."""
     contents = record.read_journal(path)
     if new.exists():
         raise InvalidInput(f"{new} exists, and repair overwrites nothing: choose another file.")
@@ -289,7 +289,7 @@ def export(
     path: Journal,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="A .csv, .json or .parquet file, by default CSV on the screen."),
+        typer.Option("--to", help="A .csv, .json or .parquet file; by default CSV on the screen."),
     ] = None,
 ) -> None:
     """Write the trials of a journal as a table."""

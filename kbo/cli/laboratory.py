@@ -1,4 +1,4 @@
-"""Runs by hand: what ``kbo ask``, ``kbo tell`` and ``kbo journal`` share."""
+"""The common part of ``kbo ask``, ``kbo tell`` and ``kbo journal``: journals, summaries and tables of results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ else:
     summary = Lazy("kbo.report.summary")
 
 _RESERVED = ("trial", "value", "failed")
-"""Columns of a table of results that are no parameters."""
+"""Columns of a table of results that no parameter can have."""
 
 Journal = Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run (.jsonl).")]
 
@@ -38,11 +38,11 @@ Journal = Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of
 
 
 def run_of(path: Path) -> runs.Run:
-    """Return the run in a journal, to which events are appended. Any setting will do, since no model is fitted.
+    """Return the run of a journal, to record results. The setting does not matter, since no model is fitted.
 
     Raises:
         InvalidInput: The journal has the evaluations of a confirmation.
-        JournalError: It cannot be read, is damaged, or is in use.
+        JournalError: The journal cannot be read, is damaged, or is in use.
     """
     contents = record.read_journal(path).whole()
     header = contents.header
@@ -64,7 +64,7 @@ def run_of(path: Path) -> runs.Run:
 
 
 def obstacle_to_choosing(contents: record.JournalFile) -> str:
-    """Return the reason why no trial can be chosen from a journal alone; empty if one can."""
+    """Return the reason why trials cannot be chosen from a journal alone; empty if they can."""
     header = contents.header
     if header.get("setting") == "confirm":
         return "it has the evaluations of a confirmation"
@@ -84,7 +84,7 @@ def obstacle_to_choosing(contents: record.JournalFile) -> str:
 
 
 def show_known(journal: Path) -> None:
-    """Print the summary of a run in which results have changed, and its pending trials."""
+    """Print the summary of a run from its journal, and its pending trials."""
     contents = record.read_journal(journal)
     obstacle = obstacle_to_choosing(contents)
     typer.echo()
@@ -102,7 +102,7 @@ def show_summary(optimizer: Optimizer, journal: Path) -> None:
 
 
 def pending_text(trials: Iterable[Trial]) -> str:
-    """Return the numbers of pending trials, with a line for each age."""
+    """Return the numbers of pending trials as text, with a line for each age."""
     groups: dict[str, list[str]] = {}
     for trial in trials:
         age = "pending"
@@ -122,7 +122,7 @@ def pending_text(trials: Iterable[Trial]) -> str:
 def column_of(name: str) -> str:
     """Return the column of a parameter in a table of results.
 
-    It has a prefix where the name is that of another column, or a spreadsheet would take it for a formula.
+    It has a prefix if the name belongs to another column, or if a spreadsheet would read it as a formula.
     """
     if name in _RESERVED or name.startswith(table.FORMULA):
         return f"params.{name}"
@@ -132,7 +132,7 @@ def column_of(name: str) -> str:
 def value_column(run: runs.Run) -> str:
     """Return the column of the value in a table of results: "value", or the name of the first of several objectives.
 
-    It has a prefix where that is the name of another column, or a spreadsheet would take it for a formula.
+    It has a prefix if the name belongs to another column, or if a spreadsheet would read it as a formula.
     """
     is_taken = run.main in ("trial", "failed", *run.space.parameters)
     if is_taken or run.main.startswith(table.FORMULA):
@@ -151,10 +151,10 @@ def result_text(value: float, measured: Mapping[str, float]) -> str:
 
 
 def trial_in(text: str) -> int:
-    """Return the number of a trial in a text.
+    """Return the number of a trial from a text.
 
     Raises:
-        InvalidInput: There is none.
+        InvalidInput: The text is no whole number.
     """
     if not text.isdecimal():
         raise InvalidInput(f"expected the number of a trial, such as 17, got {text!r}.")
@@ -162,9 +162,9 @@ def trial_in(text: str) -> int:
 
 
 def number_in(name: str, text: str) -> float:
-    """Return the number in a text.
+    """Return the number in a text; ``name`` is for the message.
 
     Raises:
-        InvalidInput: It is no finite number.
+        InvalidInput: The text is no finite number.
     """
     return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")

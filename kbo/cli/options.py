@@ -1,4 +1,4 @@
-"""Options that several commands share, the texts of their help, and the names that a help lists."""
+"""Options that several commands share, with their help texts, and functions that read them."""
 
 from __future__ import annotations
 
@@ -36,38 +36,36 @@ else:
     ray = Lazy("kbo.workers.ray")
 
 TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
-_NOISE = "Standard deviation of the noise, if it is known; 0 for none."
-_RANGE = "Least and largest possible value, such as 0 1 for an error rate."
-_LIMIT = 'Limit on a quantity that is measured, such as "memory<=8"; repeatable.'
-_KNOWN = "Known results: a table (.csv) with a column for each parameter and value, or a journal."
-_CHANGE = "Go on in another space, with the earlier trials as far as they have a place in it."
-BOX_METHODS = "{box_methods}."
-PRUNERS = "Stop bad trials early by what they report: {pruners}."
+_NOISE = "Standard deviation of the noise, if you know it; 0 if there is no noise."
+_RANGE = "Smallest and largest possible value, such as 0 1 for an error rate."
+_LIMIT = 'Limit on a measured quantity, such as "memory<=8"; repeatable.'
+_KNOWN = "Known results: a table (.csv) with a column for each parameter and for the value, or a journal."
+_CHANGE = "Continue in a changed space, with all earlier trials that have a place in it."
+BOX_METHODS = "Method of the search: {box_methods}."
+PRUNERS = "Stop bad trials early, by the values that they report: {pruners}."
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
 
 Maximize = Annotated[bool, Option("--maximize", help="Larger values are better.")]
 NoiseStd = Annotated[float | None, Option(help=_NOISE, show_default="estimated")]
 ValueRange = Annotated[tuple[float, float] | None, Option(help=_RANGE, show_default="any")]
-Seed = Annotated[int | None, Option(help="Seed of the choices of kbo.", show_default="0")]
+Seed = Annotated[int | None, Option(help="Seed of kbo's random numbers.", show_default="0")]
 Constraints = Annotated[list[str] | None, Option(help=_LIMIT)]
 Evaluated = Annotated[Path | None, Option(help=_KNOWN)]
 AllowChange = Annotated[bool, Option("--allow-change", help=_CHANGE)]
 Out = Annotated[Path, Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress bar, results only.")]
-Verbose = Annotated[bool, Option("--verbose", "-v", help="Also a line for every trial or run.")]
-Engine = Annotated[str, Option("--engine", help="How the work is run: processes or ray.")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Also a line for each trial or run.")]
+Engine = Annotated[str, Option("--engine", help="What runs the trials: processes or ray.")]
 Address = Annotated[
     str | None, Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")
 ]
-Device = Annotated[
-    str, Option(help="Where the computing is done: cpu, or an accelerator such as cuda.")
-]
+Device = Annotated[str, Option(help="Device of the model: cpu, or an accelerator such as cuda.")]
 
 
 def engine_of(
     name: str, address: str | None, workers: int | None, resources: str | None = None
 ) -> Any:
-    """Return the argument ``workers`` of ``minimize`` that --engine, --address, --workers and --resources state."""
+    """Return the argument ``workers`` of ``minimize`` for --engine, --address, --workers and --resources."""
     if name == "ray":
         return ray.Ray(address, workers or None, resources=_amounts(resources or "cpu=1"))
     if name != "processes":
@@ -93,7 +91,7 @@ def _amounts(text: str) -> dict[str, float]:
 
 
 def constraint(text: str) -> kbo.Constraint:
-    """Return the constraint that --constraint states, for example "memory<=8"."""
+    """Return the constraint for a text of --constraint, for example "memory<=8"."""
     sign = "<="
     if ">=" in text:
         sign = ">="
@@ -112,7 +110,7 @@ def constraint(text: str) -> kbo.Constraint:
 
 
 def objective(text: str, maximize: bool) -> kbo.Minimize | kbo.Maximize:
-    """Return the objective that --objective states; ``maximize`` is the direction of a name alone."""
+    """Return the objective for a text of --objective; ``maximize`` decides if the text has no direction."""
     name, _, direction = text.partition("=")
     kinds = {
         "minimize": kbo.Minimize,
@@ -134,7 +132,7 @@ def assignments(texts: Iterable[str], example: str) -> dict[str, str]:
         example: The option or argument with an example, for the error message.
 
     Raises:
-        InvalidInput: A text without a name or a value, or a name that comes twice.
+        InvalidInput: A text lacks a name or a value, or a name comes twice.
     """
     values: dict[str, str] = {}
     for text in texts:
@@ -148,7 +146,7 @@ def assignments(texts: Iterable[str], example: str) -> dict[str, str]:
 
 
 def show_lines(lines: summary.Lines) -> None:
-    """Print the lines of a summary, in a terminal with its width."""
+    """Print the lines of a summary; in a terminal they are wrapped at its width."""
     columns = None
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
@@ -156,7 +154,7 @@ def show_lines(lines: summary.Lines) -> None:
 
 
 def agrees_to_change(error: AnotherSpace, path: Path) -> bool:
-    """Ask in a terminal whether a run goes on in another space, and return the answer; False without a terminal."""
+    """Ask the user whether a run goes on in a changed space, and return the answer; False without a terminal."""
     question = f"The space is not that of {path}:{error.different}\nGo on with its trials there?"
     return sys.stdin.isatty() and typer.confirm(question)
 
@@ -164,12 +162,12 @@ def agrees_to_change(error: AnotherSpace, path: Path) -> bool:
 def check_new_parameters(
     path: Path, space: kbo.Space, was: Mapping[str, Any], example: str
 ) -> None:
-    """Check that parameters which the trials of a journal lack have the value that they had so far.
+    """Check that there is a value for each new parameter that earlier trials of a journal lack.
 
     Args:
         path: The journal.
         space: The new space.
-        was: The values by name.
+        was: The values in earlier trials, by name.
         example: How a user gives such a value, with NAME for the name.
 
     Raises:
@@ -188,7 +186,7 @@ def check_new_parameters(
 
 
 def unused_path(path: Path) -> Path:
-    """Return a path beside a file that does not exist, with the time in its name."""
+    """Return a path beside ``path`` at which there is no file, with the time in its name."""
     name = f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     unused = path.with_name(f"{name}{path.suffix}")
     for number in itertools.count(2):
@@ -199,13 +197,13 @@ def unused_path(path: Path) -> Path:
 
 
 class CommandWithNames(TyperCommand):
-    """Command whose help lists methods, examples and pruners in place of ``{box_methods}`` and so on.
+    """A command whose help has the names of methods, examples and pruners in place of ``{box_methods}`` and so on.
 
-    The names are those of the definitions, which import PyTorch for seconds: they are looked up when the help is shown.
+    The modules with these names import PyTorch, which takes seconds, so they are read only when the help is shown.
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the names in it."""
+        """Write the help, with the names filled in."""
         box_methods = [name for name in methods.names() if not methods.get(name).needs_finite_set]
         names = {
             "box_methods": ", ".join(box_methods),

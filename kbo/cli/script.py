@@ -31,14 +31,14 @@ class Script(NamedTuple):
     """The names that a script defines.
 
     Attributes:
-        name: The name of the script, without its folder and ending.
+        name: The name of the script, without folder and suffix.
         objective: The function that is tuned.
         bounds: The search space.
         constraints: Constraints on parameters and limits on measured quantities.
-        was: Values that parameters had in earlier trials, which lack them.
-        setting: The setting of the run; None for the practical one.
-        objectives: Several objectives; none of one.
-        reference: Values of them that are just not acceptable; None without one.
+        was: By name, the value of a parameter in earlier trials that lack it.
+        setting: The setting of the run; None for the practical setting.
+        objectives: The objectives if there are several, otherwise empty.
+        reference: Values of several objectives that are just not acceptable; None for the default.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Script(NamedTuple):
 
     @property
     def kernel(self) -> Any:
-        """The kernel, or the hypotheses, of a certified setting; None of any other."""
+        """The kernel or the hypotheses of a certified setting; None in another setting."""
         if isinstance(self.setting, kbo.Certified):
             return self.setting.kernel
         return None
@@ -68,7 +68,7 @@ def load(target: str) -> Script:
     """Return an example of kbo, or the names that a script defines.
 
     Raises:
-        InvalidInput: There is neither, or the script cannot be loaded or used.
+        InvalidInput: There is no such example or script, or the script cannot be loaded or used.
     """
     if target in examples.EXAMPLES:
         objective, bounds = examples.EXAMPLES[target]
@@ -105,7 +105,7 @@ def _check_kinds(script: Script, path: Path) -> None:
     """Check that the setting, the constraints and ``was`` of a script are of the right kinds.
 
     Raises:
-        InvalidInput: One is not.
+        InvalidInput: One is of another kind.
     """
     if script.setting is not None and not isinstance(script.setting, settings.Setting):
         raise InvalidInput(
@@ -120,7 +120,11 @@ def _check_kinds(script: Script, path: Path) -> None:
 
 
 def _executed(path: Path) -> Any:
-    """Return the module of a script, under its own name, so that workers can import it."""
+    """Run a script as a module with its own name, so that workers can import it, and return the module.
+
+    Raises:
+        InvalidInput: The script has the name of an installed module, or failed.
+    """
     owner = _owner_of_module(path.stem)
     if owner:
         raise InvalidInput(
@@ -142,7 +146,7 @@ def _executed(path: Path) -> Any:
 
 
 def _owner_of_module(name: str) -> str:
-    """Return the origin of a module of Python or of an installed package; empty if there is no such module."""
+    """Return where a module of this name comes from: Python or an installed package; empty if there is none."""
     if name == "kbo" or name in sys.stdlib_module_names:
         return "kbo or Python"
     installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
@@ -153,7 +157,7 @@ def _owner_of_module(name: str) -> str:
 
 
 def _after_standard_library() -> int:
-    """Return the position in ``sys.path`` after the standard library, and before installed packages."""
+    """Return the position in ``sys.path`` between the standard library and installed packages."""
     library = sysconfig.get_path("stdlib")
     folders = (library, os.path.join(library, "lib-dynload"))
     return max((i + 1 for i, path in enumerate(sys.path) if path in folders), default=0)

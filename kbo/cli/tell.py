@@ -1,4 +1,4 @@
-"""``kbo tell``: results of experiments that people have carried out, typed in the shell or in a table."""
+"""``kbo tell``: results of experiments that people have carried out, from the shell or a table."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ else:
     table = Lazy("kbo.optimize.run.table")
 
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
-_FAILED = "These settings do not work, for this reason; in place of a value."
-_AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
+_FAILED = "In place of a value: the reason why these settings do not work."
+_AGAIN = "Add a new trial: another measurement at the parameters of a trial that has ended."
 _AS_DONE = (
-    "The experiment was carried out with other settings, which are given: a new trial in place."
+    "The experiment used other settings, which you give: a new trial replaces the proposed one."
 )
 _TABLE = (
     "Give a table with the columns trial and {value}, as `kbo ask --to` writes it; a column "
@@ -54,7 +54,7 @@ _TABLE = (
 )
 
 _ROUNDING = 1e-3
-"""Relative difference of a number in a table from that of the trial which counts as rounding by a spreadsheet."""
+"""Relative difference between numbers of table and trial that counts as rounding by a spreadsheet."""
 
 
 def tell(
@@ -64,9 +64,9 @@ def tell(
     again: Annotated[bool, Option("--again", help=_AGAIN)] = False,
     as_done: Annotated[bool, Option("--as-done", help=_AS_DONE)] = False,
 ) -> None:
-    """Record results of experiments that `kbo ask` has chosen, and say what is known by now.
+    """Record results of experiments that `kbo ask` has proposed, and show the summary.
 
-    One value, with other measurements and the standard error of the value (sem) if there are any:
+    One value, and if you have them, other measurements and the standard error of the value (sem):
 
         kbo tell lab.jsonl 17 0.83 memory=7.2 sem=0.02
 
@@ -74,21 +74,21 @@ def tell(
 
         kbo tell lab.jsonl 17 yield=0.83 cost=12
 
-    An experiment that cannot be done with these settings, so that they are avoided (after an accident, `kbo journal
-    remove` leaves it out):
+    An experiment that cannot be done with these settings. kbo will avoid them. (After an accident use `kbo journal
+    remove`: it leaves the trial out.)
 
         kbo tell lab.jsonl 17 --failed "nothing dissolved"
 
-    An experiment that was carried out at 61 degrees, not at the 60 that were proposed:
+    An experiment that was carried out at 61 degrees, although 60 degrees were proposed:
 
         kbo tell lab.jsonl 17 0.83 temperature=61 --as-done
 
-    A table with the columns trial and value, and for other measurements columns such as measured.memory. Rows without
-    a value are still pending. If a row is wrong, nothing of the table is recorded:
+    A table with the columns trial and value, and columns such as measured.memory for other measurements. Rows without
+    a value stay pending. If a row is wrong, nothing of the table is recorded:
 
         kbo tell lab.jsonl batch.csv
 
-    A wrong result is replaced by `kbo journal correct`, or left out by `kbo journal remove`.
+    `kbo journal correct` replaces a wrong result, and `kbo journal remove` leaves it out.
     """
     first, *others = result
     if Path(first).suffix in (".xlsx", ".xls", ".ods"):
@@ -112,11 +112,11 @@ class _Report(NamedTuple):
     """The result of an experiment.
 
     Attributes:
-        trial: The trial, as it is in the journal.
+        trial: The trial in the journal.
         value: The value; None after a failure.
         measured: Other measurements by name.
         failure: The reason of a failure; None if there is a value.
-        changed: The settings of the experiment that are not those of the trial, by name.
+        changed: By name, the settings of the experiment that differ from the trial.
     """
 
     trial: Trial
@@ -137,15 +137,15 @@ def _typed_report(
     again: bool,
     as_done: bool,
 ) -> _Report:
-    """Return the result that arguments state.
+    """Return the result in the arguments of the command.
 
     Args:
         trial_number: The number of the trial, as text.
-        words: The value, if it has no name, and NAME=NUMBER of measurements and settings.
+        words: The value without a name, if it is given so, and NAME=NUMBER for measurements and settings.
         failure: The reason of a failure.
         run: The run.
-        again: Whether it is another measurement at the parameters of a trial that has ended.
-        as_done: Whether settings that differ from those of the trial are those of the experiment.
+        again: Whether the result is another measurement at the parameters of a trial that has ended.
+        as_done: Whether the experiment may have used other settings than the trial.
 
     Raises:
         InvalidInput: The result cannot be recorded.
@@ -172,10 +172,10 @@ def _typed_report(
 
 
 def _cells_in_words(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the value and settings by column, and other measurements by name, as text.
+    """Return the value and settings by column, and other measurements by name, as texts.
 
     Raises:
-        InvalidInput: A word that has to be NAME=NUMBER is not.
+        InvalidInput: A word after the first is not NAME=NUMBER.
     """
     cells = {}
     named = list(words)
@@ -191,10 +191,15 @@ def _cells_in_words(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str]
 
 
 def _check_names(cells: Mapping[str, str], measured: Mapping[str, str], run: runs.Run) -> None:
-    """Check that no measurement has nearly the name of one that is missing; arguments as by ``_cells_in_words``.
+    """Check that no name of a measurement is a misspelling of a missing one.
+
+    Args:
+        cells: The value and settings by column.
+        measured: Other measurements by name.
+        run: The run.
 
     Raises:
-        InvalidInput: One has.
+        InvalidInput: An unknown name is similar to the name of a missing measurement.
     """
     missing = [name for name in run.needed if name not in measured]
     if "value" not in cells and run.main != outcome.OBJECTIVE:
@@ -216,10 +221,10 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
     Args:
         path: The table.
         run: The run.
-        as_done: Whether settings that differ from those of the trials are those of the experiments.
+        as_done: Whether the experiments may have used other settings than the trials.
 
     Raises:
-        InvalidInput: The table cannot be read, or one of its rows is wrong, which is named.
+        InvalidInput: The table cannot be read, or a row is wrong; the message names it.
     """
     value = value_column(run)
     advice = _TABLE.format(value=value, path=run.path)
@@ -247,9 +252,9 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
 
 
 def _measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]:
-    """Return the names of the measurements besides the value, by the columns that have them.
+    """Return the names of the measurements besides the value, by column.
 
-    Columns that are neither these nor those of ``kbo ask --to`` are named on standard error.
+    Unused columns are named on standard error: they are neither measurements nor columns of ``kbo ask --to``.
     """
     expected = {"trial", "failed", value_column(run)}
     settings = {column_of(name) for name in run.space.parameters}
@@ -277,7 +282,7 @@ def _report_in_row(
         cells: The number of the trial, its value or failure, and settings, as text by column.
         measured: Other measurements as text by name.
         run: The run.
-        as_done: Whether settings that differ from those of the trial are those of the experiment.
+        as_done: Whether the experiment may have used other settings than the trial.
 
     Raises:
         InvalidInput: The row is wrong, or its trial has another result.
@@ -291,7 +296,7 @@ def _report_in_row(
 
 
 def _is_recorded(report: _Report, run: runs.Run) -> bool:
-    """Return whether the journal has a result already, or had it before it was corrected or removed."""
+    """Return whether the journal has a result already, or had it before a correction or removal."""
     trial = report.trial
     is_recorded = report.value == trial.value and report.failure == trial.failure
     if report.value is not None and run.main != outcome.OBJECTIVE:
@@ -311,7 +316,7 @@ def _report(
     run: runs.Run,
     may_differ: bool,
 ) -> _Report:
-    """Return the result of a trial that texts state.
+    """Return the result of a trial from texts.
 
     Args:
         trial: The trial.
@@ -345,7 +350,7 @@ def _report(
 def _changed_settings(
     trial: Trial, cells: Mapping[str, str], run: runs.Run, may_differ: bool
 ) -> dict[str, Any]:
-    """Return the settings in cells that are not those of a trial, by name; arguments and errors as for ``_report``."""
+    """Return by name the settings in cells that differ from a trial; arguments and errors as for ``_report``."""
     changed = {}
     for name, proposed in table.by_name(trial.params).items():
         cell = cells.get(column_of(name), str(proposed))
@@ -364,14 +369,14 @@ def _changed_settings(
 
 
 def _is_rounded(number: Any, proposed: Any) -> bool:
-    """Return whether a number in a table is that of a trial, up to rounding."""
+    """Return whether a number in a table equals the number of the trial up to rounding."""
     if not isinstance(number, float | int) or not isinstance(proposed, float | int):
         return False
     return math.isclose(number, proposed, rel_tol=_ROUNDING)
 
 
 def _refusal_of_result(trial: Trial, run: runs.Run) -> str:
-    """Return the refusal of a result that has not exactly one of value and failure, or repeats a failure."""
+    """Return the message for a result with both or neither of value and failure, or for ``--again --failed``."""
     return (
         f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} "
         f"{_example(run, '0.83')}`, or the reason of a failure, by --failed or in the column failed; not both."
@@ -379,7 +384,7 @@ def _refusal_of_result(trial: Trial, run: runs.Run) -> str:
 
 
 def _refusal_of_status(trial: Trial, run: runs.Run) -> str:
-    """Return the refusal of a first result of a trial that has one, and of another one of a trial that has none."""
+    """Return the message for a first result of an ended trial, or for another measurement of a pending trial."""
     number = trial.number
     if trial.status == "pending":
         return f"trial {number} is pending, so this is its first value: leave out --again."
@@ -403,12 +408,12 @@ def _example(run: runs.Run, value: str) -> str:
 def _recorded(report: _Report, run: runs.Run, again: bool) -> str:
     """Record a result, and return it as text.
 
-    Another measurement, and one at changed settings, is a new trial; in the second case the first trial is removed.
+    Another measurement is a new trial. So is a result at changed settings, and then the proposed trial is removed.
 
     Args:
         report: The result.
         run: The run.
-        again: Whether it is another measurement.
+        again: Whether the result is another measurement at the parameters of a trial that has ended.
     """
     trial = report.trial
     if report.failure is not None:

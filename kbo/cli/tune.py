@@ -1,4 +1,4 @@
-"""``kbo tune``."""
+"""``kbo tune``: the parameters of a script are optimised."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ else:
     figures = Lazy("kbo.report.figures.trials")
     summary = Lazy("kbo.report.summary")
 
-_TRIALS = "Trials in all, those in the journal included."
+_TRIALS = "Number of all trials, with those in the journal."
 _WORKERS = (
-    "Trials at a time, each in a process; 0 for one per CPU. 1 is in this process, where --timeout cannot interrupt "
-    "compiled code."
+    "Number of trials at the same time, each in its own process; 0 for one per CPU. With 1 they run in this process, "
+    "where --timeout cannot interrupt compiled code."
 )
-_BUDGET = "Seconds after which no trial begins; --trials is optional then."
-_END = "End the trials that run at the end of the time budget."
+_BUDGET = "Seconds after which no new trial begins; --trials is then optional."
+_END = "End running trials at the end of the time budget."
 _STOP = "Stop when 20 more trials are expected to improve the value by no more than this."
-_FIRST = "Parameters of the first trials, all or some of them: a list of dicts (.json)."
-_CONFIRM = "New evaluations at the end, at most, that find the best of a few trials; 0 for none."
-_LIVE = "Serve the page of the run, on this machine only, while it goes on."
+_FIRST = "Parameters to try first, all or some for each trial: a list of dicts (.json)."
+_CONFIRM = "Largest number of evaluations at the end, to find the best of a few trials; 0 for none."
+_LIVE = "Serve the page of the run while it goes on, on this machine only."
 
 _DEFAULT_TRIALS = 40
 
@@ -68,7 +68,8 @@ def tune(
         ),
     ] = None,
     timeout: Annotated[
-        float | None, Option(help="Seconds after which a trial is ended and has failed.")
+        float | None,
+        Option(help="Time limit of a trial in seconds; after it, the trial has failed."),
     ] = None,
     time_budget: Annotated[float | None, Option(help=_BUDGET)] = None,
     end_running: Annotated[bool, Option("--end-running", help=_END)] = False,
@@ -92,7 +93,7 @@ def tune(
     resources: Annotated[
         str | None,
         Option(
-            help="With --engine ray: those of a trial, for example cpu=2,gpu=0.5.",
+            help="With --engine ray: the resources of a trial, for example cpu=2,gpu=0.5.",
             show_default="cpu=1",
         ),
     ] = None,
@@ -102,28 +103,28 @@ def tune(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Tune a noisy objective, trial by trial, into a journal that survives a crash.
+    """Tune the parameters of a noisy objective. Each trial is saved in a journal, so a crash loses nothing.
 
-    Your script needs two names:
+    Your script defines two names:
 
         bounds = {"lr": kbo.Float(1e-4, 1e-1, log=True), "layers": kbo.Int(1, 3), "act": ["relu", "tanh"]}
 
         def objective(params): ...; return validation_error
 
-    For constraints it returns (validation_error, {"memory": 7.2}) or {"objective": ..., "memory": ...}; see
-    --constraint, or define `constraints = [kbo.Constraint("memory", upper=8)]` beside bounds.
+    Constraints: the objective returns (validation_error, {"memory": 7.2}) or {"objective": ..., "memory": ...}. Give
+    the limits by --constraint, or define `constraints = [kbo.Constraint("memory", upper=8)]` beside bounds.
 
-    After a change of bounds, --allow-change goes on with the earlier trials, which --trials counts too;
-    `was = {"dropout": 0.0}` beside bounds has the values that new parameters had in them.
+    Changed bounds: --allow-change continues with the earlier trials; --trials counts them too. If there are new
+    parameters, define their values in the earlier trials beside bounds, `was = {"dropout": 0.0}`.
 
-    Several objectives, which it returns in a dict: `objectives = ["error", kbo.Maximize("throughput")]` beside bounds,
-    and if you like `reference = {"error": 0.3, "throughput": 20}`, values that are just not acceptable.
+    Several objectives: the objective returns a dict. Define `objectives = ["error", kbo.Maximize("throughput")]` beside
+    bounds. You can also define values that are just not acceptable, `reference = {"error": 0.3, "throughput": 20}`.
 
-    `setting = kbo.Certified(...)` beside bounds gives what certified bounds assume, or a list of hypotheses; by default
-    everything is estimated.
+    Certified bounds: define their assumptions beside bounds, `setting = kbo.Certified(...)`, with a kernel or a list of
+    hypotheses. By default everything is estimated.
 
-    A second argument, objective(params, trial), can trial.report(value, step=step) and ask trial.should_stop(), for
-    --prune.
+    Early stops by --prune: objective(params, trial) calls trial.report(value, step=step), and returns if
+    trial.should_stop() is true.
 
     Then:  kbo tune script.py --trials 60
     """
@@ -183,7 +184,7 @@ def _check_can_confirm(script: Script, budget: int) -> None:
 
 
 def _setting(script: Script, target: str, noise_std: float | None) -> Setting:
-    """Return the setting of a script, or the practical one with the noise of --noise-std."""
+    """Return the setting of a script, or else the practical setting with --noise-std."""
     if script.setting is None:
         return kbo.Practical(noise_std=noise_std)
     if noise_std is not None:
@@ -194,7 +195,11 @@ def _setting(script: Script, target: str, noise_std: float | None) -> Setting:
 
 
 def _limits(texts: Sequence[str], script: Script, target: str) -> list[kbo.Constraint]:
-    """Return the limits that --constraint states, on quantities on which the script has none."""
+    """Return the limits of --constraint.
+
+    Raises:
+        InvalidInput: The script has a limit on the same quantity.
+    """
     names = [limit.name for limit in script.limits]
     limits = [options.constraint(text) for text in texts]
     for limit in limits:
@@ -215,7 +220,7 @@ def parameters_in(path: Path) -> Any:
 
 
 def _callbacks(verbose: bool, live: bool, title: str) -> list[Any]:
-    """Return what happens after each trial: a line on the screen, and the page of the run."""
+    """Return the functions to call after each trial: they print a line (--verbose), and serve the page (--live)."""
     callbacks: list[Any] = []
     if verbose:
         callbacks.append(_print_trial)
@@ -247,14 +252,14 @@ def _run(
     path: Path,
     allow_change: bool,
 ) -> Result:
-    """Return the result of a run, in another space than before if the user agrees.
+    """Run the optimisation and return its result; if the space has changed, only if the user agrees.
 
     Args:
         run: ``minimize`` or ``maximize`` with its arguments.
-        script: The script, whose ``was`` has the values of new parameters in earlier trials.
+        script: The script; its ``was`` has the values of new parameters in earlier trials.
         constraints: All constraints, on parameters and on measured quantities.
         path: The journal.
-        allow_change: Whether the space may change without a question.
+        allow_change: Whether the space may change without asking the user.
     """
     try:
         return run()
@@ -271,10 +276,10 @@ def _run(
 
 
 def _show(result: Result, path: Path, name: str, target: str) -> None:
-    """Print the summary of a run, and draw its trials into a picture beside its journal.
+    """Print the summary of a run, and draw a picture beside its journal.
 
     Raises:
-        typer.Exit: The run was interrupted; there is no picture then.
+        typer.Exit: The run was interrupted; then there is no picture.
     """
     *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
     if result.stopped.startswith("interrupted"):
@@ -286,7 +291,7 @@ def _show(result: Result, path: Path, name: str, target: str) -> None:
 
 
 def _draw(result: Result, path: Path, name: str) -> Path:
-    """Draw the front or the trials of a run into a picture beside its journal, and return its path."""
+    """Draw the front or the trials of a run into a PNG beside its journal, and return the path of the PNG."""
     picture = path.with_suffix(".png")
     if result.front is not None:
         result.plot("front").savefig(picture, dpi=150)

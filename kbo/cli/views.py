@@ -1,4 +1,4 @@
-"""``kbo report`` and ``kbo audit``."""
+"""``kbo report`` and ``kbo audit``: the page of a run, and estimates from trials of other tools."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 else:
     audits = Lazy("kbo.report.audit")
 
-_SCRIPT = "Script of a certified run, with its `setting`: the journal lacks the kernels."
+_SCRIPT = "For a certified run: the script with its `setting`, since the journal lacks the kernels."
 _HISTORY = "Storage of Optuna (URL or .db), JSON of Ax, table (.csv), or journal of kbo (.jsonl)."
-_VALUES = "Column of the values of a table."
+_VALUES = "Column of a table with the values."
 
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run (.jsonl).")],
     page: Annotated[
-        Path | None, Option("--to", help="The .html file; by default beside the input.")
+        Path | None, Option("--to", help="The .html file; by default beside the journal.")
     ] = None,
     script: Annotated[str | None, Option(help=_SCRIPT)] = None,
 ) -> None:
@@ -52,7 +52,7 @@ def report(
 
 def audit(
     history: Annotated[str, typer.Argument(metavar="HISTORY", help=_HISTORY)],
-    study: Annotated[str | None, Option(help="Study in a storage, if there are several.")] = None,
+    study: Annotated[str | None, Option(help="Name of the study, if there are several.")] = None,
     target: Annotated[
         str | None, Option(help=_VALUES, show_default="value, objective, loss ...")
     ] = None,
@@ -60,10 +60,10 @@ def audit(
         bool, Option("--maximize", help="Larger values of a table are better.")
     ] = False,
     page: Annotated[
-        Path | None, Option("--to", help="An .html file to write a page to as well.")
+        Path | None, Option("--to", help="Also write a page to this .html file.")
     ] = None,
 ) -> None:
-    """Say which trial of a history is likely the best, how sure that is, and whether more trials are worth it.
+    """Estimate which trial of a history is likely the best, with which certainty, and whether more are worth it.
 
     Example:  kbo audit sqlite:///studies.db --study resnet
     """

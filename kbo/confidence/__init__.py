@@ -1,18 +1,18 @@
 """Confidence bounds of an unknown function, from the numbers of a posterior.
 
-* ``base.py``: the interface of a bound, ``Confidence``, and bounds of one width, ``WidthConfidence``
+* ``base.py``: the interface, ``Confidence``, and bounds of one width, ``WidthConfidence``
 * ``self_normalized.py``: AY-GP-UCB and IGP-UCB, for a known norm
-* ``mixture/``: ``SubGaussian``, bounds of functions of bounded norm; AMM, DMM, CMM; the least norm
-* ``noise/``: the noise level, and bounds while it is unknown
-* ``chaining/``, ``gaussian.py``: under a Gaussian-process prior, over finite sets
+* ``mixture/``: ``SubGaussian``, the base of bounds for a known norm; AMM, DMM, CMM; the least norm
+* ``noise/``: bounds of an unknown noise level, and bounds of the function that use them
+* ``gaussian.py``, ``chaining/``: for draws of a Gaussian process, over finite sets
 * ``bkb.py``: the widths of BKB and EK-UCB, for sketches
 * ``fixed_width.py``: multiples of the standard deviation, without a guarantee
-* ``candidates.py``, ``limit.py``: optimality gaps and limits, from any bound
-* ``unexplained.py``: values that no function of the norm explains
+* ``delegated.py``: the bounds of another confidence, which is chosen from the data
+* ``candidates.py``, ``limit.py``: optimality gaps, and limits on functions, from any bound
+* ``unexplained.py``: a test of whether a function of the assumed norm explains the data
 * ``energy.py``: bounds of the sum of squares of the noise
-* ``repeated/``: means and medians of repeated evaluations
-* ``delegated.py``: bounds of another confidence, which the data choose
-* ``rounding.py``: what rounding may do to bounds
+* ``repeated/``: mean and median of repeated evaluations
+* ``rounding.py``: how bounds account for rounding errors
 """
 
 from kbo.confidence.base import Confidence, WidthConfidence

@@ -1,8 +1,8 @@
 """Confidence bounds of an unknown function, computed from the numbers of a posterior.
 
-A new bound subclasses ``WidthConfidence`` if it is ``mean +- width * sqrt(variance)``, which takes
-one method (see ``self_normalized.py``), or ``Confidence``, which takes ``interval``.
-docs/extending.md shows one in full.
+A new bound ``mean +- width * sqrt(variance)`` subclasses ``WidthConfidence`` and defines ``width``
+(see ``self_normalized.py``). Any other bound subclasses ``Confidence`` and defines ``interval``.
+docs/extending.md has a complete example.
 
 | quantity | member |
 |---|---|
@@ -40,39 +40,39 @@ _DEVIATIONS = ("sketch", "weights", "moved ridge")
 class Confidence(ReadOnly):
     """Lower and upper bounds of an unknown function, computed from its posterior.
 
-    A bound may be read after every observation: it is a sequence of bounds, one for every moment of
-    a growing posterior, and a guarantee is about all of them at once.
+    It is a sequence of bounds, one after every observation; its guarantee is about all of them at
+    once.
 
     A subclass defines ``interval`` and sets ``guarantee``, ``delta`` and ``covers``. It reads
-    posteriors through the interface of ``kbo.regression.Posterior`` only. What it remembers of them
-    belongs to one ``state.version``, but for queries that a guarantee counts (``FiniteSet``) and
-    covers that stay valid (``Chaining``). The bounds at a point do not depend on the other rows of X,
-    are differentiable in X, and have the dtype and device of X. Public attributes are read-only
-    once the object is constructed, so that the guarantee stays true.
+    posteriors only through the interface ``kbo.regression.Posterior``. A cache of their numbers is
+    valid for one ``state.version``. Exceptions are queries that a guarantee counts (``FiniteSet``)
+    and covers that stay valid (``Chaining``). The bounds at a point do not depend on the other rows
+    of X, are differentiable in X, and have the dtype and device of X. Public attributes are
+    read-only after construction, so that the guarantee stays true.
 
     All other methods have defaults. Override
 
     * ``objections`` if the theorem has further conditions;
     * ``statement_on`` and ``delta_on`` if what is proved depends on the posterior;
-    * ``ridge``, ``least_ridge_on`` and ``finite_on`` if they differ;
+    * ``ridge``, ``least_ridge_on`` and ``finite_on`` if the defaults are wrong;
     * ``underlying_bounds`` if the bound is computed from others that are not its attributes;
     * ``upper``, ``lower``, ``quick_interval``, ``argmax_upper``, ``argmax_lower`` and ``inflated``
-      where something faster is known.
+      if there is a faster way.
 
     Attributes:
         guarantee: Statement that holds with probability ``1 - delta`` on exact posteriors, in words
             that name every assumption; None if nothing is proved.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
-        covers: Deviations from one fixed ridge and exact, equally noisy data that the theorem
-            allows; none unless a subclass names some. ``"sketch"``: the bounds account for the
-            error of an approximate posterior, rounded up by an estimate (docs/theory/rounding.md);
-            ``"weights"``: observations of different noise levels, ``sqrt(w) k(x, .)`` and
-            ``sqrt(w) y``, with w chosen before the noise (docs/theory/observations.md); ``"moved
-            ridge"``: a ridge that was chosen from the data. The constructor refuses other words.
-        noise_std: Noise level that is assumed of an observation of weight 1; None if it is that of
-            the ridge, or unknown.
-        norm_bound: Bound of the RKHS norm that is assumed of the function; None if there is none,
-            or it follows the data.
+        covers: What the theorem allows beyond exact posteriors, a fixed ridge and one noise level;
+            empty by default. ``"sketch"``: the bounds account for the error of an approximate
+            posterior, rounded up by an estimate (docs/theory/rounding.md). ``"weights"``:
+            observations ``sqrt(w) k(x, .)`` and ``sqrt(w) y`` of different noise levels, with w
+            chosen before the noise (docs/theory/observations.md). ``"moved ridge"``: a ridge that
+            was chosen from the data. The constructor refuses other words.
+        noise_std: The assumed noise level of an observation of weight 1; None if the ridge gives
+            it, or if it is unknown.
+        norm_bound: The assumed bound of the RKHS norm of the function; None if there is none, or if
+            it follows the data.
     """
 
     guarantee: str | None = None
@@ -97,8 +97,7 @@ class Confidence(ReadOnly):
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return lower and upper bound [...] at X [... d], in units of the targets.
 
-        On a posterior of fantasies, which has a batch shape, X is [... q d], and the batch shapes
-        broadcast.
+        On a posterior with a batch shape (fantasies), X is [... q d] and the batch shapes broadcast.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions and fits the data.
@@ -113,10 +112,10 @@ class Confidence(ReadOnly):
         return self._checked_interval(state, X)[0]
 
     def _checked_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``interval``, after a check of what a subclass returned.
+        """Return ``interval``, after a check of its type and shape.
 
         Raises:
-            InvalidInput: It is not a pair of tensors with an entry for each row of X.
+            InvalidInput: A subclass returned no pair of tensors with an entry for each row of X.
         """
         bounds: Any = self.interval(state, X)
         is_pair = isinstance(bounds, tuple) and len(bounds) == 2
@@ -128,11 +127,14 @@ class Confidence(ReadOnly):
         return bounds
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return bounds [...] at X [... d] that are valid, take less time and may be wider."""
+        """Return valid bounds [...] at X [... d] that take less time and may be wider."""
         return self.interval(state, X)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """Return the first row of X [A d] with the largest upper bound, and that bound."""
+        """Return the first row of X [A d] with the largest upper bound, and that bound.
+
+        While the bounds are infinite, it is the first row with the largest variance.
+        """
         upper = self.upper(state, checked_candidates(state, X))
         if self.finite_on(state):
             return first_argmax(upper, upper)
@@ -142,7 +144,7 @@ class Confidence(ReadOnly):
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the first row of X [A d] with the largest lower bound, and that bound.
 
-        A subclass may return a row with nearly the largest one; the bound is that of the row.
+        A subclass may return a row whose bound is nearly the largest; the bound belongs to the row.
         """
         lower = self.lower(state, checked_candidates(state, X))
         return first_argmax(lower, lower)
@@ -150,8 +152,13 @@ class Confidence(ReadOnly):
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
         """Return draws [... N] at X [N d] with the spread of the bounds, from posterior draws g.
 
-        ``centre + half_width * g / deviation``, with the interval ``centre +- half_width``; g
-        itself while the bounds are infinite. g [... N] is drawn at ``ridge(state)``, less its mean.
+        The draw is ``centre + half_width * g / deviation``, where the interval is ``centre +-
+        half_width``; it is g itself while the bounds are infinite.
+
+        Args:
+            state: The posterior.
+            X: Points [N d].
+            g: Draws [... N] of the posterior at ``ridge(state)``, less its mean.
         """
         if not self.finite_on(state):
             return g
@@ -163,7 +170,7 @@ class Confidence(ReadOnly):
         return centre + half_width * (g / deviation)
 
     def ridge(self, state: Posterior) -> float:
-        """Return the ridge of mean, variance and draws, by default that of the posterior."""
+        """Return the ridge of mean, variance and draws, by default the posterior's own ridge."""
         return checked_state(state).ridge
 
     def finite_on(self, state: Posterior) -> bool:
@@ -171,11 +178,11 @@ class Confidence(ReadOnly):
         return True
 
     def for_trial(self, number: int) -> Confidence:
-        """Return the bound that trial ``number`` maximises: itself, unless several take turns."""
+        """Return the bound that trial ``number`` maximises, by default this one for all trials."""
         return self
 
     def reported(self) -> Confidence | None:
-        """Return the bound that is shown to users: itself, or None if it only ranks points."""
+        """Return the bound that is shown to users: this one, or None if it only ranks points."""
         return self
 
     # The guarantee
@@ -199,8 +206,8 @@ class Confidence(ReadOnly):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons why the theorem does not cover this posterior, in words.
 
-        Its ``provenance`` and ``error`` are compared with ``covers``. A bound that is computed from
-        others has their objections too.
+        ``provenance`` and ``error`` of the posterior are compared with ``covers``. A bound that is
+        computed from others has their objections too.
         """
         reasons = _objections_to_data(checked_state(state).provenance)
         for bound in self.underlying_bounds():
@@ -220,11 +227,10 @@ class Confidence(ReadOnly):
         return list(dict.fromkeys(reasons))
 
     def underlying_bounds(self) -> list[Confidence]:
-        """Return the bounds from which this one is computed: by default all among its attributes.
+        """Return the bounds from which this one is computed, by default those among its attributes.
 
-        ``objections`` asks them, so this bound has no guarantee where one of them has none. A
-        subclass that keeps them in a list returns that list; one whose statement does not rest on
-        them returns none.
+        This bound has a guarantee only if they all have one. A subclass that keeps them in a list
+        returns the list. A subclass whose statement does not need theirs returns an empty list.
         """
         return [value for value in vars(self).values() if isinstance(value, Confidence)]
 
@@ -258,16 +264,16 @@ class Confidence(ReadOnly):
         return reasons
 
     def statement_on(self, state: Posterior) -> str | None:
-        """Return what is proved on this posterior if there are no objections, by default ``guarantee``.
+        """Return the statement that is proved on this posterior unless there are ``objections``.
 
-        None if nothing is proved.
+        By default it is ``guarantee``; None if nothing is proved.
         """
         return self.guarantee
 
     def least_ridge_on(self, state: Posterior) -> float:
         """Return the least ridge at which the bounds read the posterior, by default ``ridge``.
 
-        ``objections`` asks whether rounding is small there.
+        ``objections`` checks that rounding errors are small there.
         """
         return self.ridge(state)
 
@@ -282,8 +288,7 @@ class Confidence(ReadOnly):
 class WidthConfidence(Confidence):
     """Bounds ``mean +- width * sqrt(variance)`` at one ridge.
 
-    A subclass defines ``width``. Bounds with a guarantee are widened by what rounding may do to
-    them.
+    A subclass defines ``width``. Bounds with a guarantee are widened to account for rounding.
     """
 
     @abstractmethod
@@ -329,7 +334,7 @@ class WidthConfidence(Confidence):
 
 
 def checked_state(state: Any) -> Posterior:
-    """Return ``state`` if it is a posterior; a model is none, and has one."""
+    """Return ``state`` if it is a posterior; the error for a model names ``model.state``."""
     return checks.instance("state", state, Posterior, "; that of a model is model.state")
 
 
@@ -337,8 +342,7 @@ def checked_candidates(state: Posterior, X: Tensor) -> Tensor:
     """Return the points X [A d] among which one is chosen, after a check of both arguments.
 
     Raises:
-        InvalidInput: X has another shape, or the posterior has batches, each of which has a best
-            point of its own.
+        InvalidInput: X has another shape, or the posterior has batches, whose best points differ.
     """
     if checks.shaped("X", X).ndim != 2 or not X.shape[0]:
         raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
@@ -352,7 +356,7 @@ def checked_candidates(state: Posterior, X: Tensor) -> Tensor:
 
 
 def first_argmax(scores: Tensor, bounds: Tensor) -> tuple[int, float]:
-    """Return the first row with the largest score, and the bound of that row.
+    """Return the number of the first row with the largest score, and the bound of that row.
 
     Args:
         scores: The numbers [A] that are compared.
@@ -369,14 +373,14 @@ def first_argmax(scores: Tensor, bounds: Tensor) -> tuple[int, float]:
 
 
 def not_nan(values: Tensor, quantity: str) -> Tensor:
-    """Return values [...] from which a certificate is concluded; a comparison would hide a NaN.
+    """Return values [...], after a check for NaN, which comparisons would hide.
 
     Args:
         values: The values, a row for each point.
-        quantity: What they are, in words of the message.
+        quantity: What they are, in words for the message.
 
     Raises:
-        InvalidInput: One of them is NaN.
+        InvalidInput: A value is NaN.
     """
     is_nan = values.isnan()
     if bool(is_nan.any()):
@@ -385,7 +389,7 @@ def not_nan(values: Tensor, quantity: str) -> Tensor:
 
 
 def _nan_error(quantity: str, row: int) -> InvalidInput:
-    """Return the error that a quantity is NaN at the point of a row."""
+    """Return the error for a quantity that is NaN at the point of a row."""
     return InvalidInput(
         f"the {quantity} is NaN at point {row}, so nothing can be concluded: every kernel value and "
         "every observation must be a finite number. Check the kernel's values at these points "
@@ -394,7 +398,7 @@ def _nan_error(quantity: str, row: int) -> InvalidInput:
 
 
 def _objections_to_data(provenance: Provenance) -> list[str]:
-    """Return the reasons why no theorem at all covers data of this provenance."""
+    """Return the reasons why no theorem, of any bound, covers data of this provenance."""
     n_repeats, n_equal_repeats = provenance.repeats
     reasons = list(provenance.caveats)
     if provenance.hypothetical:

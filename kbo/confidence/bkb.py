@@ -1,26 +1,24 @@
-"""Bounds of the papers on sketched posteriors: BKB, K-UCB, EK-UCB.
-
-``MartingaleMixture`` is tighter on the same posteriors.
+"""The bounds of BKB, K-UCB and EK-UCB for sketched posteriors; ``MartingaleMixture`` is tighter.
 
 | class | paper | valid on a sketch if |
 |---|---|---|
 | ``BKB`` | Calandriello et al. (2019), Theorem 2 | ``|K - K~| <= ridge / (1 - eps)`` |
 | ``EKUCB`` | Zenati et al. (2022), Lemma 4.1; with 0, K-UCB | ``|K - K~| <= projection`` |
 
-With sigma = noise_std, B = norm_bound, and mu the largest ``|K - K~|`` that is allowed,
-``largest_error``,
+With sigma = noise_std, B = norm_bound, and mu = ``largest_error``, the largest ``|K - K~|`` that is
+allowed,
 
     width = sigma sqrt((gain + 2 ln(1/delta)) / ridge) + (1 + sqrt(mu / ridge)) B,
     gain = c (1 + ln(1 + Tr K / ridge)) leverage_sum,
 
-c = 1 for EK-UCB, and ``(1 + eps) / (1 - eps)`` for BKB, the square of the accuracy of its
-leverages. The factor of ``leverage_sum`` bounds the log-determinant as the proof of BKB needs it:
-in print, ``ln(kappa^2 t)`` is 0 at t = 1 and lacks a factor 1/ridge. The factor 2 of
-``leverage_sum`` that EK-UCB has in print is unnecessary.
+where c = 1 for EK-UCB, and ``(1 + eps) / (1 - eps)`` for BKB, the square of the accuracy of its
+leverages. The factor before ``leverage_sum`` is the bound of the log-determinant that the proof of
+BKB needs; the printed factor ``ln(kappa^2 t)`` is 0 at t = 1 and lacks a factor 1/ridge. The printed
+factor 2 of EK-UCB is unnecessary.
 
-``objections`` checks the condition on the data instead of trusting that random sampling brought it
-about: the papers' radii follow from it for any dictionary (docs/theory/sketch.md), at every round
-in which it is true.
+In the papers the condition on ``|K - K~|`` holds with high probability, by random sampling. Here
+``objections`` checks it on the data: whenever it is true, the papers' radii follow for any
+dictionary (docs/theory/sketch.md).
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from kbo.regression import Posterior
 
 
 class _LeverageBound(SubGaussian, WidthConfidence):
-    """Bounds by the sum of the leverages, valid while the sketch misses at most ``largest_error``."""
+    """Bounds by the sum of the leverages, valid while ``|K - K~|`` is at most ``largest_error``."""
 
     covers: frozenset[str] = frozenset({"sketch", "weights"})
     _leverage_factor: float = 1.0  # c
@@ -82,7 +80,7 @@ class BKB(_LeverageBound):
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
-        eps: Accuracy of the leverages that the paper assumes.
+        eps: The accuracy of the leverages that the paper assumes, in (0, 1).
 
     Raises:
         InvalidInput: A number out of its range.
@@ -105,9 +103,9 @@ class EKUCB(_LeverageBound):
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
-        projection: mu, bound of the operator norm of ``K - K~``, in units of the kernel; that of
-            KORS. At 0 the width is that of K-UCB, for exact posteriors; ``SelfNormalized`` is
-            always tighter, and O(n) instead of O(n^3) a step.
+        projection: mu, a bound of the operator norm of ``K - K~``, in units of the kernel; the mu
+            of KORS. 0 gives K-UCB, for exact posteriors. On these ``SelfNormalized`` is always
+            tighter, and costs O(n) instead of O(n^3) per step.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -126,8 +124,8 @@ class EKUCB(_LeverageBound):
 def leverage_sum(state: Posterior) -> Tensor:
     """Return the sum of the leverages of the observations, [].
 
-    It is at least the effective dimension of the exact matrix:
-    ``Tr (A + E)(A + E + a I)^-1`` is at most ``Tr A (A + a I)^-1 + Tr E / a``: the function is
-    operator concave and zero at zero, so its trace is subadditive.
+    It is at least the effective dimension of the exact kernel matrix, because
+    ``Tr (A + E)(A + E + a I)^-1 <= Tr A (A + a I)^-1 + Tr E / a``. Indeed the function is operator
+    concave and zero at zero, so its trace is subadditive.
     """
     return state.at().effective_dimension() + state.error.trace / state.ridge

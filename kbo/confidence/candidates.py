@@ -1,4 +1,4 @@
-"""The gap over a set of candidates: how much better than the recommended one any other can still be."""
+"""The optimality gap over a set of candidates: how much better than the recommended one another can be."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kbo.regression import Posterior
 
 
 class CandidateGap(NamedTuple):
-    """The recommended row of a finite set, and how much better any other row can be.
+    """The recommended row of a finite set, and a bound of how much better another row can be.
 
     Attributes:
-        recommended: Row with the largest lower bound, or nearly; see ``candidate_gap``.
+        recommended: The row with the largest lower bound, or nearly; see ``candidate_gap``.
         lower: The lower bound of the recommended row.
-        upper: The largest upper bound of all rows, hence an upper bound of the maximum.
+        upper: The largest upper bound of all rows, an upper bound of the maximum.
     """
 
     recommended: int
@@ -31,13 +31,14 @@ class CandidateGap(NamedTuple):
 
 
 def candidate_gap(confidence: Confidence, state: Posterior, X: Tensor) -> CandidateGap:
-    """Return the row of X [A d] to recommend, and how much better any other row can be.
+    """Return the row of X [A d] to recommend, and a bound of how much better another row can be.
 
-    The row has the largest lower bound; for ``MartingaleMixture`` of kind "cmm" nearly the largest,
-    since only a few rows are searched for their exact bound. Its own bounds are valid either way.
+    The row has the largest lower bound. For ``MartingaleMixture`` of kind "cmm" it has nearly the
+    largest, because the exact bound is computed for a few rows only. The gap is valid in both
+    cases.
 
     With the probability of ``confidence.guarantee``, for all rounds at once, the simple regret of
-    the recommended row is at most the gap; so a run may stop as soon as the gap is small.
+    the recommended row is at most the gap. So a run may stop as soon as the gap is small.
 
     Raises:
         InvalidInput: X has no rows.

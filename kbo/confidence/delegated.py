@@ -1,4 +1,4 @@
-"""Bounds of another confidence that the data of the moment choose."""
+"""The base of confidences that use another confidence, which is chosen from the present data."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kbo.regression import Posterior
 
 
 class Delegated(Confidence):
-    """The bounds of the confidence that ``choose`` returns, called once after every change.
+    """The bounds of the confidence that ``choose`` returns; it is called once after every change.
 
-    For an unknown norm (``UnknownNorm``) or an unknown noise level (``AdaptiveMixture``).
+    Used for an unknown norm (``UnknownNorm``) or an unknown noise level (``AdaptiveMixture``).
     """
 
     _chosen: tuple[int, Confidence] | None = None  # version of the posterior, its confidence
 
     @abstractmethod
     def choose(self, state: Posterior) -> Confidence:
-        """Return the confidence whose bounds are those on ``state``."""
+        """Return the confidence to use on ``state``."""
 
     def current(self, state: Posterior) -> Any:
         """Return the chosen confidence, the same object until the data change."""
@@ -49,5 +49,5 @@ class Delegated(Confidence):
         return self.current(state).argmax_lower(state, X)
 
     def underlying_bounds(self) -> list[Confidence]:
-        """Return none: the chosen confidence has no statement of its own."""
+        """Return an empty list, because the chosen confidence needs no statement of its own."""
         return []

@@ -1,4 +1,4 @@
-"""Multiples of the posterior standard deviation, common in practice and without a guarantee."""
+"""Bounds by a fixed multiple of the standard deviation: common in practice, without a guarantee."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kbo.regression import Posterior
 
 
 class FixedWidth(WidthConfidence):
-    """Bounds ``mean +- multiplier * sqrt(variance)``, as usual in practice, without a guarantee.
+    """Bounds ``mean +- multiplier * sqrt(variance)``, without a guarantee.
 
     Args:
         multiplier: The width, at least 0.
@@ -22,13 +22,14 @@ class FixedWidth(WidthConfidence):
         return self.multiplier
 
     def reported(self) -> None:
-        """Return None: the multiplier ranks points and bounds nothing."""
+        """Return None, because these bounds only rank points."""
 
 
 class AlternatingWidth(FixedWidth):
     """Bounds ``mean +- multiplier * sqrt(variance)`` whose multiplier changes from trial to trial.
 
-    A search with a small width refines the best region so far, one with a large width finds others.
+    A search with a small width refines the best region so far; one with a large width finds other
+    regions.
 
     Args:
         multipliers: The widths, each at least 0, in the order in which they take turns.
@@ -49,5 +50,5 @@ class AlternatingWidth(FixedWidth):
         return self.for_trial(state.n).multiplier
 
     def for_trial(self, number: int) -> FixedWidth:
-        """Return the bound of trial ``number``, also while trials before it are pending."""
+        """Return the bound of trial ``number``, which may begin while earlier trials are pending."""
         return FixedWidth(self.multipliers[number % len(self.multipliers)])

@@ -1,4 +1,4 @@
-"""Bounds over a finite set of N points, for draws from the Gaussian-process prior.
+"""Bounds over a finite set of N points, for functions drawn from the Gaussian-process prior.
 
 On paper: width at round t, with r = variance / (4 prior variance)      | in code
 ``sqrt(2 ln(N t^2 pi^2 / (6 delta)))``, Srinivas et al. (2010), Thm 1  | ``srinivas``
@@ -24,22 +24,22 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 _SPREAD = 4.0
-"""tau of Theorem 2 in docs/theory/gaussian.md, in units of the prior variance; any fixed one is valid."""
+"""tau of Theorem 2 in docs/theory/gaussian.md, in units of the prior variance; any fixed value is valid."""
 
 
 class OverPoints(Confidence):
-    """Bounds over a finite set: bounds computed at other points are an objection.
+    """The base of bounds over a finite set, which have no guarantee once computed at other points.
 
-    With a given set, the objection is to the posterior on which they were computed, until its next
-    observation. With a size N alone, the set is the first N distinct points at which bounds were
-    computed, on any posterior, and one more point is an objection to all posteriors from then on:
-    use one object for one function.
+    With a given set, bounds at another point end the guarantee on that posterior until its next
+    observation. With a size N alone, the set is the first N distinct points at which bounds are
+    computed, on any posterior. One more point ends the guarantee for good, so use one object for
+    one function.
 
     Args:
         points: The finite set [N d], its size N, or None for no fixed set.
 
     Attributes:
-        points: The finite set [N d]; None if only its size is known, or nothing.
+        points: The finite set [N d]; None if only its size is known, or there is no fixed set.
         n_points: The size N; None if there is no fixed set.
     """
 
@@ -52,12 +52,12 @@ class OverPoints(Confidence):
             self.n_points = len(points)
         elif points is not None:
             self.n_points = checks.whole("points", points, 1)
-        # Versions of posteriors that were asked elsewhere. Replaced, not changed: copies go their own way.
+        # Versions of posteriors with queries outside the set. Replaced, never changed, for copies.
         self._versions_outside: frozenset[int] = frozenset()
         self._queried: frozenset[tuple[float, ...]] = frozenset()  # if only N is given
 
     def _note_queries(self, state: Posterior, X: Tensor) -> None:
-        """Note the points X [... d] at which bounds are computed, if they are not of the set."""
+        """Remember the points X [... d] at which bounds are computed, if they are not in the set."""
         if self.n_points is None:
             return
         if self.points is None:
@@ -73,7 +73,7 @@ class OverPoints(Confidence):
             self._versions_outside = self._versions_outside | {state.version}
 
     def objections(self, state: Posterior) -> list[str]:
-        """Return the objections of any confidence, and one if points were outside of the set."""
+        """Return the objections of any confidence, and one if points were outside the set."""
         reasons = super().objections(state)
         if self.n_points is None:
             return reasons
@@ -86,18 +86,21 @@ class OverPoints(Confidence):
 
 
 class FiniteSet(OverPoints):
-    """Bounds over a finite set of points for draws of a Gaussian process, such as those of GP-UCB.
+    """Bounds over a finite set of points, for functions drawn from a Gaussian process; GP-UCB.
 
     They hold for all rounds at once, if the state's ridge is the noise variance and the noise is
-    independent and Gaussian. The variants are "mixture", ``prior_posterior_ratio``, narrowest from
-    a few observations on (experiments/records/bounds.md); "quantile", ``exact_tail``; and "paper",
-    GP-UCB of Srinivas et al. (2010), Theorem 1.
+    independent and Gaussian. The variants are
+
+    * "mixture", ``prior_posterior_ratio``: the narrowest after a few observations
+      (experiments/records/bounds.md)
+    * "quantile", ``exact_tail``
+    * "paper", ``srinivas``: GP-UCB of Srinivas et al. (2010), Theorem 1.
 
     Args:
-        points: The finite set [N d], in units of the state, or its size N if it is fixed before
-            there are data, but not given. Bounds at other points have no guarantee: with a given
-            set until the next observation, with a size N alone from the (N + 1)-th distinct point
-            of all calls on (use one object for one function).
+        points: The finite set [N d], in units of the state; or its size N, for a set that is fixed
+            before there are data. Bounds at other points end the guarantee: of a given set until
+            the next observation, of a size N for good, with the (N + 1)-th distinct point of all
+            calls (use one object for one function).
         delta: Probability that the bounds may fail.
         variant: "mixture", "quantile" or "paper", chosen before there are data.
 
@@ -143,8 +146,9 @@ def srinivas(n_points: int, t: int, delta: float) -> float:
 def exact_tail(width: float) -> float:
     """Return the normal quantile w with ``P(|Z| > w) = exp(-width^2 / 2)``, at most ``width``.
 
-    Union bounds such as ``srinivas`` bound each of their tails by ``exp(-width^2 / 2)``; with the
-    exact quantile every event keeps its share of delta (docs/theory/gaussian.md).
+    Union bounds such as ``srinivas`` bound the probability of each tail by ``exp(-width^2 / 2)``.
+    The exact quantile of this probability is narrower, and every event keeps its share of delta
+    (docs/theory/gaussian.md).
     """
     return -float(ndtri_exp(-(width**2) / 2 - math.log(2)))
 
@@ -153,10 +157,10 @@ def prior_posterior_ratio(variance: Tensor, prior: Tensor, n_points: int, delta:
     """Return the width [...] from the martingale ``N(f; m, v + 4 k) / N(f; m, v)``.
 
     f is the value of the function at a point, m and v are its posterior mean and variance, and k is
-    its prior variance. The width is ``sqrt((1 + r) (ln(1 + 1 / r) + 2 ln(N / delta)))``, where r is
-    ``v / (4 k)``: a union over the points alone (docs/theory/gaussian.md, Theorem 2 with tau = 4 k).
-    The ratio of prior and posterior density, after which the function is named, is the limit of
-    large tau.
+    its prior variance. The width is ``sqrt((1 + r) (ln(1 + 1 / r) + 2 ln(N / delta)))`` with r =
+    ``v / (4 k)``. It needs a union over the points but not over rounds (docs/theory/gaussian.md,
+    Theorem 2 with tau = 4 k). The name is from the limit of large tau, the ratio of prior and
+    posterior density.
 
     Args:
         variance: The posterior variances v [...].
@@ -170,7 +174,7 @@ def prior_posterior_ratio(variance: Tensor, prior: Tensor, n_points: int, delta:
 
 
 def gaussian_statement(points: str, delta: float) -> str:
-    """Return the guarantee of a bound over a finite set of draws from the prior, in words."""
+    """Return the guarantee of a bound over a finite set, for draws from the prior, in words."""
     return (
         f"holds for all rounds and all {points} at once with probability at least 1 - {delta:g}, "
         "if the function is drawn from the Gaussian-process prior, the noise is independent and "
@@ -180,7 +184,7 @@ def gaussian_statement(points: str, delta: float) -> str:
 
 
 def finite_set(points: Tensor) -> Tensor:
-    """Return the points [N d] of a finite set, N > 0; InvalidInput if they have another shape."""
+    """Return the points [N d] of a finite set, N > 0, or raise InvalidInput for another shape."""
     checks.points("points", points)
     if points.ndim != 2 or not len(points):
         raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")

@@ -1,8 +1,8 @@
-"""Limits of unknown functions: the points that certainly satisfy one, and those that possibly do.
+"""Limits on unknown functions: the points that certainly keep a limit, and those that possibly do.
 
-Where the bounds of a function g hold, the pessimistic bound within the limit proves it, and the
-optimistic bound beyond the limit refutes it: the sets of points with ``certain(X) >= 0`` and
-``possible(X) >= 0`` enclose the feasible set (Sui et al. 2015, eq. 6; Xu et al. 2023, Sec. 3).
+If the bounds of a function hold, a point with ``certain(X) >= 0`` keeps the limit, and a point with
+``possible(X) < 0`` breaks it. So the sets ``certain(X) >= 0`` and ``possible(X) >= 0`` enclose the
+feasible set (Sui et al. 2015, eq. 6; Xu et al. 2023, Sec. 3).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kbo.regression import Posterior
 
 @dataclass(frozen=True)
 class Limit:
-    """An upper or a lower limit of an unknown function, in units of the posterior's targets.
+    """An upper or a lower limit on an unknown function, in units of the posterior's targets.
 
     Args:
         state: The posterior of the function.
@@ -50,7 +50,7 @@ class Limit:
         )
 
     def slack(self, values: Tensor) -> Tensor:
-        """Return the slack [...] of values [...] of the function, at least 0 within the limit."""
+        """Return the slack [...] of function values [...]: the distance to the limit, negative beyond."""
         if self.upper is not None:
             return self.upper - values
         assert self.lower is not None
@@ -83,10 +83,7 @@ class Limit:
         return self.slack(self.confidence.lower(self.state, X))
 
     def quick_slacks(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return slacks [...] at X [... d] that take less time.
-
-        The first is at most ``certain``, the second at least ``possible``.
-        """
+        """Return a lower bound of ``certain`` and an upper bound of ``possible``, faster, [...] each."""
         lower, upper = self.confidence.quick_interval(self.state, X)
         if self.upper is None:
             return self.slack(lower), self.slack(upper)

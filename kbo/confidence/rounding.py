@@ -1,9 +1,9 @@
-"""Rounding in float64: bounds are widened by it, and objected to where it is not small.
+"""How bounds account for rounding in float64: a wider width, or an objection where it is not small.
 
 Bounds are ``mean +- width sqrt(variance)`` at some ridge a. With ``e = state.error.rounding.at(a)``
-the computed mean is off by at most ``e sqrt(variance quad / a)``, and variance, quad and log_det by
-a factor of at most 1 + e: all of it is relative to the standard deviation, so a wider width
-accounts for it (docs/theory/rounding.md).
+the error of the computed mean is at most ``e sqrt(variance quad / a)``; variance, quad and log_det
+are wrong by a factor of at most 1 + e. All errors are relative to the standard deviation, so a
+larger width accounts for them (docs/theory/rounding.md).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from kbo.regression import Error, Posterior, Rounding
 from kbo.regression.error import Number
 
 _UNKNOWN = 1e-3
-"""Largest effect of an assumed error of the kernel, by which bounds are not widened."""
+"""Largest effect of an assumed error of the kernel that is ignored; a larger one is an objection."""
 
 MOST = 0.01
 """Largest rounding error of a bound with a guarantee, relative to the standard deviation."""
 
 
 def accounted(rounding: Rounding, ridge: Number) -> Number:
-    """Return the error of rounding at a ridge for which bounds are widened, at most ``MOST``."""
+    """Return the rounding error at a ridge by which bounds are widened, at most ``MOST``."""
     e = rounding.at(ridge)
     if isinstance(e, Tensor):
         return e.clamp_max(MOST)
@@ -39,7 +39,7 @@ def least_ridge(rounding: Rounding) -> float:
 
 
 def log_det_error(error: Error, ridge: float) -> float:
-    """Return an upper bound of what rounding has taken from the log-determinant at a ridge."""
+    """Return an upper bound of how much rounding has lowered the log-determinant at a ridge."""
     return math.sqrt(error.terms + 1) * accounted(error.rounding, ridge)
 
 
@@ -48,7 +48,7 @@ def radius_factor(e: float, terms: int, delta: float) -> float:
 
     It is ``1 + l`` of docs/theory/rounding.md, "The bounds".
     """
-    # The radius is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
+    # The error of log_det is relative to the squared radius, which is at least 2 sigma^2 ln(1/delta).
     return 1 + (2 + math.sqrt(terms + 1) / (2 * math.log(1 / delta))) * e
 
 
@@ -59,7 +59,7 @@ def widened(state: Posterior, width: float | Tensor, quad: Tensor, ridge: float)
 
 
 def objections(state: Posterior, ridge: float) -> list[str]:
-    """Return the objections to a bound at a ridge where rounding is not small."""
+    """Return the objections to a bound at a ridge: one if rounding is not small there."""
     error = state.error
     reasons = []
     e = error.rounding.at(ridge)

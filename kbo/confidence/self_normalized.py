@@ -5,9 +5,9 @@ On paper, with sigma = noise_std, B = norm_bound, lam = ridge             | in c
 ``sigma sqrt(log_det + n ln(lam) + 2 ln(1/delta)) + B``, ``lam = 1 + eta`` | ``ImprovedGPUCB.width``
 
 The theorems are about exact posteriors. On a sketch with the error ``E = K - K~`` the widths stay
-valid for any dictionary with ``ln det(I + K / lam) <= log_det + ln det(I + E / lam)``, and
-``B sqrt(|E| / lam)`` added for the part of the function outside the dictionary
-(docs/theory/sketch.md).
+valid for any dictionary after two changes (docs/theory/sketch.md). ``log_det`` is replaced by the
+upper bound ``log_det + ln det(I + E / lam)`` of ``ln det(I + K / lam)``, and ``B sqrt(|E| / lam)``
+is added for the part of the function outside the dictionary.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from kbo.regression import Posterior
 class SelfNormalized(SubGaussian, WidthConfidence):
     """The standard bounds for functions of known norm and noise of known level: AY-GP-UCB.
 
-    ``MartingaleMixture`` is tighter on exact posteriors. Abbasi-Yadkori (2012), Theorem 3.11, which
-    is Durand et al. (2018), Theorem 1. With ``least_ridge`` it is Durand et al., Theorem 2: valid
-    at every ridge from there on, chosen from the data or not, at the price of the log-determinant
-    of the least one.
+    Abbasi-Yadkori (2012), Theorem 3.11, the same as Durand et al. (2018), Theorem 1. With
+    ``least_ridge`` it is Durand et al., Theorem 2: valid at every larger ridge, also one chosen
+    from the data, but with the log-determinant at the least ridge. ``MartingaleMixture`` is tighter
+    on exact posteriors.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         norm_bound: Bound of the RKHS norm of the function, in units of the targets over
             sqrt(kernel).
-        delta: Probability that the bounds may fail, ever and anywhere.
-        least_ridge: The least ridge that the state may have, fixed beforehand; by default its ridge
-            is fixed.
+        delta: Probability that the bounds fail at any time and any point.
+        least_ridge: The least ridge that the state may have, fixed beforehand; None if the ridge of
+            the state is fixed.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -85,8 +85,9 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 class ImprovedGPUCB(SubGaussian, WidthConfidence):
     """Bounds of IGP-UCB for functions of known norm, always at ridge ``1 + eta``.
 
-    Chowdhury & Gopalan (2017), Theorem 2. With ``n ln(1 + eta)``, from ``ln det((1 + eta) I + K)``
-    in their Theorem 1, instead of the constant 2, which is larger at ``eta = 2 / T`` for n <= T.
+    Chowdhury & Gopalan (2017), Theorem 2, with one change. The term ``n ln(1 + eta)``, from ``ln
+    det((1 + eta) I + K)`` in their Theorem 1, replaces the constant 2, which is larger at ``eta = 2
+    / T`` for n <= T.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
@@ -103,7 +104,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
         self.eta: float = checks.positive("eta", eta)
 
     def ridge(self, state: Posterior) -> float:
-        """Return ``1 + eta``, for any ridge of the state."""
+        """Return ``1 + eta``; the ridge of the state is not used."""
         return 1 + self.eta
 
     def width(self, state: Posterior) -> Tensor:

@@ -1,11 +1,11 @@
-"""Values that are further from every function of a norm than the noise is (docs/theory/noise.md).
+"""A test of the norm bound: does any function of that norm fit the data as well as noise allows?
 
 On paper                                                                | in code
 ``min over f of |y - f|^2 + a |f|^2 = quad(a)``, against the energy     | ``norm_by_energy``
 the norm bound is below the least norm that the energy allows           | ``unexplained``
 
-Unlike the radius of a martingale mixture, which grows with the misfit of its own predictions, the
-energy of the noise notices a kernel that is too smooth for the data.
+It notices a kernel that is too smooth for the data. The radius of a martingale mixture does not,
+because it grows with the misfit of its own predictions. docs/theory/noise.md has the proof.
 """
 
 from __future__ import annotations
@@ -18,19 +18,15 @@ from kbo.confidence.mixture.least_norm import least_norm
 from kbo.regression import Posterior
 
 ENERGY = 0.1
-"""Probability that ``unexplained`` refuses true assumptions, in units of delta."""
+"""Probability that ``unexplained`` rejects true assumptions, in units of delta."""
 
 
 def unexplained(confidence: Confidence, state: Posterior) -> bool:
-    """Return True if the data are further from every function of the norm than the noise is.
+    """Return True if every function of the assumed norm has larger residuals than noise allows.
 
-    docs/theory/noise.md has the proof. True assumptions are refused with probability at most
-    ``ENERGY * delta``, besides the probability delta that the bounds fail. False for bounds that do
-    not assume both a noise level and a norm.
-
-    Args:
-        confidence: The bounds.
-        state: The posterior.
+    True assumptions are rejected with probability at most ``ENERGY * delta``, in addition to the
+    probability delta that the bounds fail. The result is False for bounds that do not assume both a
+    noise level and a norm.
     """
     norm_bound = confidence.norm_bound
     if norm_bound is None or confidence.noise_std is None:
@@ -42,15 +38,14 @@ def unexplained(confidence: Confidence, state: Posterior) -> bool:
 def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
     """Return the least norm of a function whose residuals are no larger than the noise, or 0.
 
-    docs/theory/noise.md has the proof.
-
-    The energy ``|xi|^2`` of sub-Gaussian noise is below that of ``kbo.confidence.energy`` for all n
-    at once, with probability ``1 - alpha``, and a function of a smaller norm leaves more.
+    With probability ``1 - alpha``, for all n at once, the energy ``|xi|^2`` of sub-Gaussian noise
+    is below the bound of ``kbo.confidence.energy``. Functions of a smaller norm have larger
+    residuals.
 
     Args:
-        state: As for ``norm_lower_bound``.
-        noise_std: As there.
-        alpha: Probability that the function has a smaller norm, ever.
+        state: The posterior, in float64.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        alpha: Probability that the norm of the function is smaller than the result at any time.
 
     Returns:
         The norm, in units of the targets over sqrt(kernel).

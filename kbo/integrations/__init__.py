@@ -1,1 +1,5 @@
-"""kbo inside other tools: Ax, Optuna and Ray. Each module imports its tool; nothing else in kbo does."""
+"""kbo inside other tools: Ax and Optuna. Only these packages import the tools.
+
+``settings``: the setting and method of both. ``replay``: trials of another tool in an optimiser of kbo. ``optuna``: a
+sampler. ``ax``: a generation strategy.
+"""

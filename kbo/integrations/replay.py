@@ -1,4 +1,4 @@
-"""Replay of the trials of another library in an optimiser of kbo."""
+"""Replay of the trials of another library (Ax, Optuna) in an optimiser of kbo."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Ended(NamedTuple):
     """A trial of the other library that has ended.
 
     Attributes:
-        key: Its number or name there.
+        key: The number or name of the trial in the other library.
         params: Its parameters, in the space of kbo.
-        value: Its value, of several objectives that of the first; None without one.
-        measured: Its measurements of other objectives and of the quantities of constraints, and the standard error of
-            the value.
+        value: Its value of the first objective; None if it has no value.
+        measured: By name, its values of other objectives and of constrained quantities, and the standard error of the
+            value.
         pruned: Whether it was stopped early.
-        reports: Steps and the values reported at them.
+        reports: Pairs of a step and the value reported at it.
     """
 
     key: Any
@@ -34,12 +34,12 @@ class Ended(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """An optimiser after trials of the other library. It numbers them by their positions in ``trials``.
+    """An optimiser after trials of the other library. Its numbers of the trials are their positions in ``trials``.
 
     Attributes:
-        problem: The arguments of the optimiser, the space as plain values.
+        problem: The arguments of the optimiser, with the space as plain values.
         optimizer: The optimiser.
-        trials: The trials.
+        trials: The trials of the other library.
     """
 
     problem: dict[str, Any]
@@ -55,10 +55,10 @@ class Replay(NamedTuple):
         return self.trials[trial.number]
 
     def front(self, name: Callable[[Ended], tuple[int, Params]]) -> Front | None:
-        """Return the front as ``Insight.front`` does, with the trials of the other library.
+        """Return the front as ``Insight.front`` does, with numbers and parameters of the other library.
 
         Args:
-            name: A function that returns the number and the parameters of a trial there.
+            name: A function of a trial that returns its number and its parameters in the other library.
         """
         front = self.optimizer.insight.front()
         if front is None:
@@ -72,7 +72,7 @@ class Replay(NamedTuple):
         return replace(front, points=points, balanced=renamed(front.balanced))
 
     def can_continue(self, problem: dict[str, Any], trials: Sequence[Ended]) -> bool:
-        """Return whether the problem is the same and the trials begin with those of this optimiser."""
+        """Return whether the problem is the same, and ``trials`` begin with the trials of this optimiser."""
         if len(self.optimizer.trials) != len(self.trials):  # after an interrupt
             return False
         if self.optimizer.space.changed and len(trials) > len(self.trials):  # they may be outside
@@ -86,13 +86,13 @@ def replay(
     trials: Sequence[Ended],
     present: Space | None = None,
 ) -> Replay:
-    """Return an optimiser after some trials, in the space for the next trial.
+    """Return an optimiser after the trials, in the space for the next trial.
 
     Args:
-        earlier: A replay. If it can continue with these trials, it is continued and returned.
+        earlier: An earlier replay. If it can continue with these trials, it is continued and returned.
         options: The arguments of the optimiser; their space contains all trials.
         trials: The trials, in the order of their ends.
-        present: The space for the next trial; None if it is the same.
+        present: The space for the next trial; None if it is the space of ``options``.
 
     Raises:
         InvalidInput: The arguments cannot be used.
@@ -112,18 +112,20 @@ def replay(
 
 
 def _add(optimizer: Optimizer, ended: Ended) -> None:
-    """Begin a trial that has ended in the other library, and end it as it ended there."""
+    """Add a trial of the other library: begin it, report its values, and end it in the same way."""
     trial = optimizer.run.begin(ended.params)
     for step, value in ended.reports:
         optimizer.run.report(trial, value, step=step)
-    if ended.pruned and not optimizer.objectives:  # with several, nothing predicts its values
+    if (
+        ended.pruned and not optimizer.objectives
+    ):  # with several objectives no model predicts its values
         optimizer.run.prune(trial)
     else:
         _end(optimizer, trial, ended)
 
 
 def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
-    """Record the value of a trial, or its failure, which the other library has reported already."""
+    """Record the value of a trial, or its failure. A failure is not logged: the other library has reported it."""
     returned = (ended.value, dict(ended.measured))
     outcome = outcome_of(returned, optimizer.run.needed, optimizer.value_range)
     if not outcome.failure:

@@ -18,17 +18,17 @@ from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
 class AdaptiveRidgeGP(StreamingGP):
     """A Gaussian process for noise of unknown level, which is bounded from the data.
 
-    The kernel is fixed. ``model.state.schedule`` has the bounds. The data enter in the order of
-    train_X, and ridge and bounds are a function of data and order alone: a model that is
-    conditioned on new data equals one that is built from all of them. Building costs what n updates
-    cost, conditioning one.
+    The kernel is fixed, and ``model.state.schedule`` has the noise bounds. The data enter in the
+    order of train_X. Ridge and bounds depend only on the data and their order, so a model that is
+    conditioned on new data equals one that is built from all data. Building a model costs n
+    updates, conditioning one update.
 
     Args:
         train_X, train_Y, kernel, input_transform, outcome_transform: As for ``KernelRidgeGP``.
-        noise_bounds: Bounds of the noise level before the data, in (transformed) units; a copy
-            follows the data.
-        dictionary: Chooses the points of a sketched posterior, as in ``NystromGP``; None for the
-            exact one.
+        noise_bounds: Bounds of the noise level before the data, in (transformed) units; they are
+            copied.
+        dictionary: Chooses the inducing points of a sketched posterior, as in ``NystromGP``; None
+            for the exact posterior.
 
     Raises:
         InvalidInput: As ``KernelRidgeGP``; or the noise bounds have seen data.
@@ -62,9 +62,9 @@ class AdaptiveRidgeGP(StreamingGP):
         )
         self.noise_bounds: NoiseLevel = noise_bounds.fork()
         self.dictionary = dictionary
-        self.empty_state()  # a dictionary that cannot be used is an error now, not later
+        self.empty_state()  # raises an error now, not later, if the dictionary cannot be used
 
-    likelihood = PosteriorModel.likelihood  # of the ridge of the posterior, which follows the data
+    likelihood = PosteriorModel.likelihood  # its variance is the ridge, which follows the data
 
     def empty_state(self) -> AdaptiveRidge:
         ridge = self.noise_bounds.ridge

@@ -16,7 +16,7 @@ from kbo.regression import Posterior
 
 
 class PriorKernel(Kernel):
-    """The prior of a posterior, which is never updated, as a GPyTorch kernel."""
+    """The prior of an empty posterior as a GPyTorch kernel."""
 
     def __init__(self, posterior: Posterior) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class PosteriorGP(StreamingGP):
 
     Args:
         train_X, train_Y, input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
-        posterior: The posterior without data, in (transformed) units; a copy follows the data.
+        posterior: The posterior without data, in (transformed) units; it is copied.
 
     Raises:
         InvalidInput: As ``KernelRidgeGP``; or the posterior has data.
@@ -78,6 +78,6 @@ class PosteriorGP(StreamingGP):
 
     def empty_state(self) -> Posterior:
         state = self._empty.fork()
-        if self.ridge.item() != state.ridge:  # the parameter was changed
+        if self.ridge.item() != state.ridge:  # the parameter ``ridge`` was changed
             state.move_ridge(self.ridge.item())
         return state

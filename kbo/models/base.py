@@ -1,4 +1,4 @@
-"""The BoTorch model of a posterior, its fantasies, and its draws of functions as BoTorch's paths."""
+"""The BoTorch model of a posterior, its fantasies, and its drawn functions as BoTorch's paths."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
 from kbo.regression import Hypothetical, Posterior
 
 _MOST_DENSE = 64
-"""Number of points up to which their joint covariance is a dense matrix; above, it is kept as factors."""
+"""Largest number of points whose joint covariance is a dense matrix; for more it is kept as factors."""
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
-    """The base of the BoTorch models of kbo: one output, given by a ``Posterior``.
+    """The base of the BoTorch models of kbo, with one output, whose posterior is ``state``.
 
-    Bounds read ``state`` directly: BoTorch's posterior clamps the variance at 1e-10 from below.
+    Bounds read ``state`` directly, because BoTorch's posterior raises variances to 1e-10.
     """
 
     _num_outputs = 1
@@ -68,7 +68,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
     @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
-        """Gaussian noise, of the known variances or of the ridge of the state."""
+        """Gaussian noise, with the known variances or the ridge of the state as variance."""
         if self.train_Yvar is not None:
             return KnownLikelihood(self.train_Yvar)
         reason = f"the ridge of a {type(self).__name__} follows from its data"
@@ -80,7 +80,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """Return the prior at X [... q d], for fits and leave-one-out formulas.
 
         Raises:
-            InvalidInput: The posterior is not that of this prior and of the likelihood.
+            InvalidInput: Prior and likelihood do not give the posterior of the model.
         """
         raise InvalidInput(
             f"{type(self).__name__} cannot be fitted and has no leave-one-out formula: take a "
@@ -102,7 +102,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     # Points
 
     def cast(self, name: str, value: Tensor) -> Tensor:
-        """Return a float tensor in the dtype of the data, with BoTorch's warning of another one."""
+        """Return a float tensor in the dtype of the data; warn as BoTorch does if it had another."""
         dtype = self.train_targets.dtype
         checks.device(name, checks.tensor(name, value), self.train_targets)
         if value.dtype == dtype or value.dtype not in (torch.float32, torch.float64):
@@ -120,13 +120,13 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         return super().transform_inputs(self.cast("X", X), input_transform)
 
     def state_and_points(self, X: Tensor) -> tuple[Posterior, Tensor]:
-        """Return ``state``, and the points X [... d] in its inputs."""
+        """Return ``state``, and the points X [... d] after the input transform."""
         if self.training:
             self.eval()
         return self.state, self.transform_inputs(X)
 
     def observed_at(self, X: Tensor) -> Tensor:
-        """Return points of observations [... d], transformed as training points: one point stays one."""
+        """Return points of observations [... d], transformed like training points: one stays one."""
         X = self.cast("X", X)
         if not hasattr(self, "input_transform"):
             return X
@@ -146,8 +146,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         Args:
             X: Points [b q d].
             output_indices: None or [0]; there is one output.
-            observation_noise: True adds the ridge to the variance, or the mean of known variances;
-                a tensor [... q 1] adds itself.
+            observation_noise: True adds the ridge, or the mean of known noise variances, to the
+                variance. A tensor [... q 1] is added itself.
             posterior_transform: Applied last.
 
         Raises:
@@ -167,7 +167,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     def _check_query(
         self, X: Tensor, output_indices: Any, observation_noise: Any, posterior_transform: Any
     ) -> None:
-        """Raise InvalidInput unless the arguments are such as ``posterior`` takes."""
+        """Raise InvalidInput unless the arguments fit ``posterior``."""
         shape = tuple(checks.tensor("X", X).shape)
         if len(shape) < 2:
             raise InvalidInput(
@@ -205,7 +205,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     def _with_noise(
         self, distribution: MultivariateNormal, noise: bool | Tensor
     ) -> MultivariateNormal:
-        """Return the distribution of observations, with variances [... q 1] or the model's own."""
+        """Return the distribution of observations: noise variances [... q 1], or True for the model's."""
         mean = distribution.mean
         if isinstance(noise, Tensor):
             variances = checks.points("observation_noise", noise).squeeze(-1)
@@ -227,18 +227,18 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     ) -> PosteriorModel:
         """Return a model that has also observed Y at X, differentiable in both.
 
-        The batch shapes of X, Y and this model broadcast: points without a batch are shared by all
-        fantasies.
+        The batch shapes of X, Y and this model broadcast, so all fantasies share points without a
+        batch.
 
         Args:
             X: Points [... q d].
             Y: Targets [... q 1].
-            noise: Known noise variances [... q 1], in units of the transformed targets; by default
-                the ridge.
+            noise: Known noise variances [... q 1], in squared units of the transformed targets; by
+                default the ridge.
             **kwargs: Ignored.
 
         Raises:
-            InvalidInput: Shapes or devices do not fit, or values are not finite, or variances not
+            InvalidInput: Shapes or devices do not fit, a value is not finite, or a variance is not
                 positive.
         """
         P = checks.points("X", self.observed_at(X), self.train_targets)
@@ -262,7 +262,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> PosteriorModel:
-        """Return ``condition_on_observations`` of targets [... q], as BoTorch's ``ModelListGP`` asks.
+        """Return ``condition_on_observations`` for targets [... q]; BoTorch's ``ModelListGP`` calls it.
 
         Raises:
             InvalidInput: The model has transforms, which ``ModelListGP`` does not apply to points.
@@ -288,16 +288,14 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 class FantasyGP(PosteriorModel):
     """A model after hypothetical observations, as ``condition_on_observations`` returns it.
 
-    It is batched and differentiable in them.
-
-    The batch shapes of the model, P, targets and weights broadcast.
+    It is differentiable in them. The batch shapes of the model, P, targets and weights broadcast.
 
     Args:
         model: The model of the observed data.
-        P: Hypothetical points in the model's transformed inputs, [... p d].
-        targets: Their targets in the model's transformed units, [... p], with any leading fantasy
-            axes.
-        weights: Their weights [... p], the ridge over their noise variances; ones by default.
+        P: Hypothetical points after the input transform, [... p d].
+        targets: Their targets after the outcome transform, [... p]; there may be fantasy axes in
+            front.
+        weights: Their weights [... p], the ridge divided by their noise variances; ones by default.
     """
 
     def __init__(
@@ -330,7 +328,7 @@ class FantasyGP(PosteriorModel):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The batch shape to which those of all hypothetical data broadcast: fantasies x batches."""
+        """The broadcast batch shape of all hypothetical data: fantasies x batches."""
         return self._hypothetical.batch_shape
 
 
@@ -345,14 +343,14 @@ class FunctionPaths(SamplePath):
     def __init__(self, model: PosteriorModel, sample_shape: torch.Size) -> None:
         super().__init__()
         model.eval()
-        self._model = [model]  # in a list, so that its parameters are no parameters of the paths
+        self._model = [model]  # in a list, so that PyTorch does not register it as a submodule
         self._state = model.state.fork()
         self._shape = torch.Size(sample_shape)
         like = model.train_inputs[0]
         self._paths = [self._state.at().draw_function(like) for _ in range(self._shape.numel())]
 
     def forward(self, X: Tensor, **kwargs: Any) -> Tensor:
-        """Return the values at X [... n d], in units of train_Y; [b n], b the broadcast of ... and s."""
+        """Return the values [b n] at X [... n d], in units of train_Y; b is ... broadcast with s."""
         model = self._model[0]
         X = model.transform_inputs(X)
         batch = torch.broadcast_shapes(X.shape[:-2], self._shape)
@@ -372,7 +370,7 @@ class FunctionPaths(SamplePath):
 def _draw_paths(
     model: PosteriorModel, *, sample_shape: torch.Size, prior_sampler: Any, update_strategy: Any
 ) -> FunctionPaths:
-    """Return paths for ``draw_matheron_paths``, ``PathwiseThompsonSampling`` and others."""
+    """Return paths for BoTorch's ``draw_matheron_paths``, ``PathwiseThompsonSampling`` and others."""
     if prior_sampler is not draw_kernel_feature_paths or update_strategy is not gaussian_update:
         raise InvalidInput(
             "models of kbo draw functions in their own way: leave out prior_sampler and "

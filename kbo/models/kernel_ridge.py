@@ -25,25 +25,25 @@ from kbo.regression import KernelRidge
 class KernelRidgeGP(StreamingGP):
     """A Gaussian process with fixed kernel and noise variance, ready for ``optimize_acqf``.
 
-    Nothing is fitted and targets are not rescaled unless an outcome transform is passed; bounds are
-    stated in the units that the model sees. ``condition_on_observations`` with plain data costs
-    O(n^2) per row and keeps no autograd graph; with batches, or with data that require gradients,
-    it returns a differentiable fantasy.
+    Nothing is fitted. Targets are rescaled only by an outcome transform that you pass; bounds are
+    in the (transformed) units. ``condition_on_observations`` with plain data costs O(n^2) per row
+    and keeps no autograd graph. With batches, or with data that require gradients, it returns a
+    differentiable fantasy.
 
     Args:
         train_X: Points [n d].
         train_Y: Targets [n 1].
-        kernel: An unbatched GPyTorch kernel. It is copied, so later changes of it change nothing;
-            ``covar_module`` is the copy.
-        ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
+        kernel: An unbatched GPyTorch kernel. It is copied; ``covar_module`` is the copy.
+        ridge: The regulariser, equal to the noise variance, in (transformed) units.
         input_transform: Applied to training and test points.
         outcome_transform: Applied to targets, undone in ``posterior``.
-        train_Yvar: Known noise variances [n 1] of the single targets, in their units; by default
-            the ridge. The weight of an observation is ``ridge`` over its (transformed) variance, so
-            the ``noise_std`` of a confidence is the level that goes with the variance ``ridge``.
+        train_Yvar: Known noise variances [n 1] of the targets, in squared units of train_Y; by
+            default the ridge. The weight of an observation is ``ridge`` divided by its (transformed)
+            variance. So the ``noise_std`` of a confidence is the noise level of an observation of
+            variance ``ridge``.
 
     Raises:
-        InvalidInput: Wrong shapes, values that are not finite, or a ridge or variance that is not
+        InvalidInput: A shape is wrong, a value is not finite, or a ridge or variance is not
             positive.
 
     Example:
@@ -70,17 +70,17 @@ class KernelRidgeGP(StreamingGP):
     @classmethod
     @torch.no_grad()
     def from_gp(cls, gp: SingleTaskGP) -> Self:
-        """Return the model with data, kernel, mean, noise and transforms of another GP.
+        """Return a model with the data, kernel, mean, noise and transforms of another GP.
 
-        It has the posterior of that GP. Nothing is proved about it, since hyperparameters were
-        fitted to the data. Known noise variances are kept; the ridge is then their mean.
+        It has the posterior of that GP. Nothing is proved about it, because the hyperparameters
+        were fitted to the data. Known noise variances are kept; the ridge is then their mean.
 
         Args:
             gp: A fitted ``SingleTaskGP`` of one output, with constant mean and Gaussian noise.
 
         Raises:
-            InvalidInput: Another kind of model, or one whose transforms have learned from other
-                data than it has.
+            InvalidInput: The model is of another kind, or its transforms have learned from other
+                data than its own.
         """
         if not _has_one_output_and_gaussian_noise(gp):
             raise InvalidInput(
@@ -94,7 +94,7 @@ class KernelRidgeGP(StreamingGP):
         targets = fitted.train_targets - constant
         Y, Yvar = _data(fitted)
         model = cls(
-            fitted.train().train_inputs[0],  # in training mode without the input transform
+            fitted.train().train_inputs[0],  # in training mode they are not transformed
             Y,
             fitted.covar_module,
             float(fitted.likelihood.noise.mean()),
@@ -112,7 +112,7 @@ class KernelRidgeGP(StreamingGP):
         return model
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """Return the prior at X [... q d], transformed unless the model is in training mode."""
+        """Return the prior at X [... q d]; in training mode X is not transformed yet."""
         if self.training:
             X = self.transform_inputs(X)
         return MultivariateNormal(X.new_zeros(X.shape[:-1]), self.covar_module(X))
@@ -122,7 +122,7 @@ class KernelRidgeGP(StreamingGP):
 
 
 def _has_one_output_and_gaussian_noise(gp: object) -> bool:
-    """Return whether a model is one that ``from_gp`` takes."""
+    """Return whether a model has one output and Gaussian noise, as ``from_gp`` needs."""
     if not isinstance(gp, SingleTaskGP) or gp.train_targets.ndim > 1:
         return False
     has_known_noise = isinstance(gp.likelihood, FixedNoiseGaussianLikelihood)
@@ -132,7 +132,7 @@ def _has_one_output_and_gaussian_noise(gp: object) -> bool:
 
 
 def _data(gp: Any) -> tuple[Tensor, Tensor | None]:
-    """Return targets [n 1] and known noise variances [n 1], or None, in the units before transforms."""
+    """Return targets [n 1] and known noise variances [n 1] (or None) in units before transforms."""
     Y = gp.train_targets.unsqueeze(-1)
     Yvar = None
     if isinstance(gp.likelihood, FixedNoiseGaussianLikelihood):
@@ -143,7 +143,7 @@ def _data(gp: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def _outcome_transform(gp: Any, constant: Tensor) -> OutcomeTransform:
-    """Return the outcome transform of a model, if it has one, and then that of its constant mean."""
+    """Return the outcome transform of a model, if any, followed by that of its constant mean."""
     offset = Offset(constant)
     if not hasattr(gp, "outcome_transform"):
         return ChainedOutcomeTransform(offset=offset)
@@ -154,7 +154,7 @@ class Offset(OutcomeTransform):
     """A constant prior mean: it is subtracted from the targets, and added to the posterior.
 
     Args:
-        offset: The constant [], in units of the targets that it is subtracted from.
+        offset: The constant [], in units of the targets.
     """
 
     def __init__(self, offset: Tensor) -> None:

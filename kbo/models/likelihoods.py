@@ -1,4 +1,4 @@
-"""Gaussian likelihoods of the models: the ridge as noise variance, and known variances."""
+"""Gaussian likelihoods of the models, with the ridge or with known noise variances."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _LEAST_NOISE = 1e-8
-"""Smallest variance in a fit, in squared units of the (transformed) targets."""
+"""Smallest noise variance in a fit, in squared units of the (transformed) targets."""
 
 
 class RidgeNoise(HomoskedasticNoise):
-    """Equal noise variances, which a parameter [] has, in the dtype of the data.
+    """Equal noise variances for all observations, given by a parameter [].
 
     Args:
-        ridge: The parameter.
+        ridge: The parameter, the noise variance itself.
         like: Any tensor of the dtype and device of the data.
         fixed: Reason why the noise cannot be set, or None.
     """
@@ -37,7 +37,7 @@ class RidgeNoise(HomoskedasticNoise):
     def register_constraint(
         self, param_name: str, constraint: Interval, replace: bool = True
     ) -> None:
-        """Register the limits of a constraint, not its transform: the parameter is the variance."""
+        """Register the limits of a constraint without its transform, as the parameter is the variance."""
         initial_value = constraint.initial_value
         if initial_value is not None:
             initial_value = constraint.transform(initial_value)
@@ -63,10 +63,10 @@ class RidgeNoise(HomoskedasticNoise):
 
 
 class RidgeLikelihood(GaussianLikelihood):
-    """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression.
+    """Gaussian noise whose variance is the ridge.
 
     Args:
-        ridge: The ridge [], a parameter of the model: a value that a fit sets is the model's.
+        ridge: The ridge [], a parameter that the model shares, so a fit changes the model.
         like: Any tensor of the dtype and device of the data.
         fixed: Reason why the noise cannot be set, or None.
     """
@@ -78,10 +78,10 @@ class RidgeLikelihood(GaussianLikelihood):
 
 
 class KnownNoise(FixedGaussianNoise):
-    """Known variances [n], which cannot be replaced."""
+    """Known noise variances [n], which cannot be replaced."""
 
     def initialize(self, **values: Any) -> Any:
-        """Raise InvalidInput."""
+        """Raise InvalidInput: known variances cannot be replaced."""
         raise InvalidInput(
             "the noise of this likelihood is known: make a new model with another train_Yvar."
         )

@@ -23,13 +23,13 @@ from kbo.regression import MOST_ANCHORS, Candidate, Dictionary, GreedyDictionary
 from kbo.regression.sketch.dictionary import Observed
 
 _N_FINE = 100
-"""Number of points up to which the default dictionary leaves only ``_FINE`` unexplained."""
+"""Number of points up to which the default dictionary allows residuals of ``_FINE`` only."""
 
 _FINE = 1e-7
 """Fraction of the prior variance, well above rounding."""
 
 _COARSE = 0.1
-"""Variance that a dictionary of more points may leave unexplained, in units of the noise variance."""
+"""Residual that a dictionary of more points may leave, in units of the noise variance."""
 
 
 class DefaultDictionary(GreedyDictionary):
@@ -55,37 +55,35 @@ class DefaultDictionary(GreedyDictionary):
 
 
 class NystromGP(StreamingGP):
-    """A Gaussian process for many observations: a step costs the same however many there are.
+    """A Gaussian process for many observations: the cost of a step does not grow with them.
 
     It is approximated by the features of inducing points, which a dictionary chooses.
 
-    Martingale-mixture bounds on it are valid with every dictionary
-    (``kbo.confidence.MartingaleMixture``), but only as tight as the dictionary is good:
-    ``model.state.error.trace`` is the part of the kernel that it misses. Models that are
-    conditioned on new data update the dictionary. Differentiable fantasies leave it as it is, and
-    condition the DTC posterior as if it were a prior, which is not the DTC posterior of all data
-    (law of total variance off by up to a tenth).
+    Martingale-mixture bounds (``kbo.confidence.MartingaleMixture``) on it are valid with every
+    dictionary, but wide with a bad one: ``model.state.error.trace`` is the part of the kernel that
+    the dictionary misses. Conditioning on new data updates the dictionary. Differentiable fantasies
+    do not: they condition the DTC posterior as if it were a prior. The result differs from the DTC
+    posterior of all data (by up to a tenth in the law of total variance).
 
-    A fit by ``ExactMarginalLogLikelihood`` maximises the marginal likelihood of the exact model
-    over kernel and ridge while there are at most 500 observations and no dictionary is given.
-    Otherwise it maximises the collapsed bound of Titsias (2009), which is at most that; the
-    inducing points stay until its end, and are then chosen again. A step costs O(n m^2) within
+    With at most 500 observations and no given dictionary, a fit by ``ExactMarginalLogLikelihood``
+    maximises the marginal likelihood of the exact model over kernel and ridge. Otherwise it
+    maximises its lower bound, the collapsed bound of Titsias (2009). The inducing points are fixed
+    during the fit and then chosen again. A step of the fit costs O(n m^2) within
     ``gpytorch.settings.fast_computations(log_prob=True)``, which BoTorch turns off, otherwise
     O(n^3).
 
     Args:
         train_X, train_Y, kernel, ridge: As for ``KernelRidgeGP``.
-        dictionary: Chooses the points that span the sketch; given points are in the units of
-            train_X. By default pivoted Cholesky takes the points that are explained least: until
-            nothing is left, or if that takes more than 100 points until no point is left with more
-            than a tenth of the noise variance, at most 500 in all. Data that come later, by
-            conditioning, enter by the same rule, so a model that is conditioned may have other
-            points than one that is built from all data; the law of what may be left is the same.
-            Where 500 are not enough, ``state.dictionary.capped`` is true. Bounds are wider than
-            those of ``KernelRidgeGP``: 2.5 against 1.6 for 2000 observations of three columns
-            (CMM, Matern 5/2, lengthscale 0.5). ``GreedyDictionary(1e-4, most=1000)`` gives 1.9 at
-            four times the cost of a step; tight bounds need about
-            ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
+        dictionary: Chooses the inducing points; given points are in the units of train_X. By
+            default pivoted Cholesky takes the points with the largest residual, until every residual
+            is at most a tenth of the noise variance, but at most 500. It takes 100 points in any
+            case, unless residuals are below 1e-7 of the prior variance earlier. Data that come
+            later, by conditioning, enter by the same rule; so a conditioned model may have other
+            inducing points than one that is built from all data. If 500 points are not enough,
+            ``state.dictionary.capped`` is true. Bounds are wider than those of ``KernelRidgeGP``:
+            2.5 against 1.6 for 2000 observations of three columns (CMM, Matern 5/2, lengthscale
+            0.5). ``GreedyDictionary(1e-4, most=1000)`` gives 1.9 at four times the cost of a step.
+            Tight bounds need about ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
         input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
 
     Raises:
@@ -112,16 +110,16 @@ class NystromGP(StreamingGP):
             train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar
         )
         self._given_dictionary = dictionary
-        self.empty_state()  # a dictionary that cannot be used is an error now, not later
+        self.empty_state()  # raises an error now, not later, if the dictionary cannot be used
 
     @property
     def dictionary(self) -> Dictionary:
-        """The dictionary that was given, or the default for the present kernel and ridge."""
+        """The given dictionary, or the default one for the present kernel and ridge."""
         if self._given_dictionary is not None:
             return self._given_dictionary
         X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
         largest = math.inf
-        if len(X):  # however large the noise is, something is in the dictionary
+        if len(X):  # at least one point, however large the noise is
             largest = 0.1 * float(freeze(self.covar_module, X).diagonal(X).max())
         return DefaultDictionary(_COARSE * min(self.ridge.item(), largest), most=MOST_ANCHORS)
 
@@ -132,11 +130,11 @@ class NystromGP(StreamingGP):
 
     @property
     def _fits_exactly(self) -> bool:
-        """Whether a fit is that of the exact model, which takes no longer with so few points."""
+        """Whether a fit uses the exact model, which is as fast for so few points."""
         return self._given_dictionary is None and len(self.train_targets) <= MOST_ANCHORS
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode as in PyTorch. Inducing points stay during training: one objective a fit."""
+        """Set the mode as in PyTorch. Inducing points are fixed in training, for a fixed objective."""
         if mode and not self.training:
             self._inducing_points: Any = self.state.anchors
         return super().train(mode)
@@ -168,9 +166,9 @@ class NystromGP(StreamingGP):
         yield TraceTerm(-0.5 * (missed / self.likelihood.noise).sum())
 
     def _features(self, X: Tensor) -> Tensor:
-        """Return ``k(X, Z) L^-T`` [... q m], with ``K_ZZ = L L'`` and Q their Gram matrix.
+        """Return the features ``k(X, Z) L^-T`` [... q m], with ``K_ZZ = L L'``.
 
-        Jitter of L leaves Q below K.
+        Q is their Gram matrix. Jitter in L keeps Q below K.
         """
         Z = self._inducing_points.to(X)
         L = psd_safe_cholesky(self.covar_module(Z).to_dense())

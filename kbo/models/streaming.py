@@ -3,9 +3,9 @@
     train_X, train_Y, train_Yvar --transforms--> train_inputs, train_targets, variances
                     covar_module, ridge --------> empty_state() --update(data)--> state
 
-BoTorch, Ax and users change kernels, ridges, data and devices without calling the model. So
-``state`` compares the hyperparameters with those of the last posterior, and builds it again after a
-change.
+BoTorch, Ax and users change kernels, ridges, data and devices without a call of the model. So
+``state`` compares the hyperparameters with those of the last posterior, and builds a new posterior
+after a change.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _CHANGED = (
 class StreamingGP(PosteriorModel):
     """The base of the models that hold data: a Gaussian process with fixed kernel and noise variance.
 
-    Subclasses define the posterior without data, ``empty_state``. Arguments and errors are those of
-    ``KernelRidgeGP``.
+    A subclass defines ``empty_state``, the posterior without data. Arguments and errors are those
+    of ``KernelRidgeGP``.
     """
 
     batch_shape: torch.Size = torch.Size()  # only fantasies have batches
@@ -88,17 +88,16 @@ class StreamingGP(PosteriorModel):
 
     @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
-        """Gaussian noise: of variances ``train_Yvar`` if they are known, else of variance ``ridge``.
+        """Gaussian noise of variances ``train_Yvar`` if they are known, else of variance ``ridge``.
 
-        Fits respect the constraints and priors that are registered with it; they are not in state
-        dicts.
+        Fits respect its registered constraints and priors, which are not in state dicts.
         """
         if self.train_Yvar is not None:
             return KnownLikelihood(self.train_Yvar)
         return self._ridge_likelihood()
 
     def _ridge_likelihood(self) -> RidgeLikelihood:
-        """Return the likelihood of the ridge; a conditioned model copies that of its origin here."""
+        """Return the likelihood of the ridge, first copied if it belongs to the original model."""
         likelihood: RidgeLikelihood = vars(self)["_likelihood"]
         ridge = likelihood.noise_covar.raw_noise
         if ridge is not self.ridge:
@@ -107,7 +106,7 @@ class StreamingGP(PosteriorModel):
         return likelihood
 
     def _keep_likelihood(self, likelihood: RidgeLikelihood) -> None:
-        """Keep the likelihood outside the submodules: the ridge is in a state dict once, as ``ridge``."""
+        """Keep the likelihood outside the submodules, so that state dicts have the ridge only once."""
         vars(self)["_likelihood"] = likelihood
 
     def named_priors(self) -> Iterator[tuple[Any, ...]]:
@@ -129,7 +128,7 @@ class StreamingGP(PosteriorModel):
     def state(self) -> Posterior:
         """The posterior of the transformed data.
 
-        To add data use ``condition_on_observations``: an update of the state itself would be lost.
+        To add data use ``condition_on_observations``. Updates of the state itself would be lost.
         """
         if self.training:
             self.eval()
@@ -141,7 +140,7 @@ class StreamingGP(PosteriorModel):
         return self._built[1]
 
     def _build(self, hyperparameters: list[float]) -> Posterior:
-        """Return the posterior of data, kernel and ridge, with the reasons why no theorem covers it."""
+        """Return the posterior of data, kernel and ridge, with the caveats of the model."""
         state = self.empty_state()
         _learn(state, self.train_inputs[0], self.train_targets, self.train_Yvar)
         for caveat in self._caveats:
@@ -155,7 +154,7 @@ class StreamingGP(PosteriorModel):
         """Return the posterior without data, for the current kernel and ridge."""
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
-        """Return the dictionary, with its given points, if any, in the inputs of the posterior."""
+        """Return the dictionary, with its given points, if any, after the input transform."""
         points = checks.instance("dictionary", dictionary, Dictionary).points
         if points is None:
             return dictionary
@@ -229,15 +228,15 @@ class StreamingGP(PosteriorModel):
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> PosteriorModel:
-        """Return the model after observing Y at X, which shares with this one what does not change.
+        """Return the model after observing Y at X; it shares what does not change with this model.
 
-        Batched data, or data that require gradients, give a differentiable ``FantasyGP`` instead.
+        Batched data, or data that require gradients, give a differentiable ``FantasyGP``.
 
         Args:
             X: Points [q d].
             Y: Targets [q 1].
-            noise: Known noise variances [q 1], in units of the transformed targets; by default the
-                ridge.
+            noise: Known noise variances [q 1], in squared units of the transformed targets; by
+                default the ridge.
             **kwargs: Ignored.
         """
         X = self.cast("X", X)
@@ -247,7 +246,7 @@ class StreamingGP(PosteriorModel):
             return super().condition_on_observations(X, Y, noise, **kwargs)
         values = self.hyperparameters().tolist()
         observed = self.state
-        observed.at()  # grows the factor, once for all models that follow
+        observed.at()  # grows the factor once, for all models derived from this one
         P, y, variances = self._transformed_observations(X, Y, noise)
         state = observed.fork()
         _learn(state, P, y, variances)
@@ -266,9 +265,9 @@ class StreamingGP(PosteriorModel):
     def _transformed_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return new points [q d], targets [q] and noise variances [q], or None, as the state has them.
+        """Return new points [q d], targets [q] and noise variances [q] (or None) after transforms.
 
-        Arguments as for ``condition_on_observations``, in the dtype of the data.
+        Arguments are those of ``condition_on_observations``, in the dtype of the data.
         """
         checks.rows("X", X)
         if Y.ndim != 2 or Y.shape[-1] != 1:
@@ -292,7 +291,7 @@ class StreamingGP(PosteriorModel):
         model = object.__new__(type(self))
         vars(model).update(vars(self))
         kernels = [kernel for kernel in self.modules() if isinstance(kernel, PrecomputedKernel)]
-        shared: Any = {id(kernel.gram): kernel.gram for kernel in kernels}  # large, never changed
+        shared: Any = {id(kernel.gram): kernel.gram for kernel in kernels}  # large and constant
         modules_and_tensors = (self._modules, self._buffers, self._parameters)
         copies = copy.deepcopy(modules_and_tensors, shared)
         model._modules, model._buffers, model._parameters = copies
@@ -305,7 +304,7 @@ class StreamingGP(PosteriorModel):
         self._ridge_likelihood()._apply(fn)
         before = self.train_targets
         after = fn(before)
-        if after is before:  # BoTorch moves a model to where it is before each evaluation
+        if after is before:  # before each evaluation BoTorch "moves" a model to its own device
             return self
         self.train_targets = after
         self.train_inputs = tuple(fn(X) for X in self.train_inputs)
@@ -334,10 +333,10 @@ class StreamingGP(PosteriorModel):
 
     @classmethod
     def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
-        """Return constructor arguments: those of a BoTorch data set, and the ``options``.
+        """Return the constructor arguments for a BoTorch data set, and the ``options``.
 
-        Variances of single observations are left out, since they are often estimates from few
-        values: pass ``train_Yvar`` among the options if they are known.
+        The noise variances of the data set are ignored, because they are often estimates from few
+        values. Pass ``train_Yvar`` among the options if they are known.
         """
         arguments = super().construct_inputs(training_data)
         arguments.pop("train_Yvar", None)
@@ -380,7 +379,7 @@ def _unbatched(name: str, X: Tensor) -> Tensor:
 
 
 def _learn(state: Posterior, X: Tensor, y: Tensor, variances: Tensor | None) -> None:
-    """Add observations X [r d], y [r] of noise variances [r], or else of the ridge, to a posterior."""
+    """Add observations X [r d], y [r] to a posterior; noise variances [r], or None for the ridge."""
     if variances is None:
         state.update(X, y)
         return
@@ -396,12 +395,12 @@ def _variances_or_ridge(variances: Tensor | None, y: Tensor, ridge: Tensor) -> T
 
 
 def _untrained(transform: Any, like: Tensor) -> Any:
-    """Return a copy of a transform in training mode: a user may give one transform to many models."""
+    """Return a copy of a transform in training mode, as a user may pass it to many models."""
     return copy.deepcopy(transform).to(like).train()
 
 
 def _learns(transform: torch.nn.Module, data: Tensor) -> bool:
-    """Return whether a transform takes constants from data [n d]: it has others after ``data / 2``."""
+    """Return whether a transform learns constants from data [n d]: they differ for ``data / 2``."""
     of_data = copy.deepcopy(transform)
     of_halves = copy.deepcopy(transform)
     of_data(data)
@@ -414,6 +413,6 @@ def _learns(transform: torch.nn.Module, data: Tensor) -> bool:
 
 
 def _constants(transform: torch.nn.Module) -> list[Tensor]:
-    """Return the numbers of a transform. Its flags, which BoTorch keeps on the CPU, are left out."""
+    """Return the numbers of a transform, without its flags, which BoTorch keeps on the CPU."""
     values = (*transform.parameters(), *transform.buffers())
     return [value for value in values if value.dtype != torch.bool]

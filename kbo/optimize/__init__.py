@@ -2,12 +2,12 @@
 
 A trial goes through these folders:
 
-1. ``run/`` records it, first of all in the journal. ``evaluated/`` are results that were known before.
-2. ``quantities/`` has what the trials say of each measured quantity: of the ``objectives/``, and of those that have
-   limits (``constraints/``).
-3. ``settings/`` fit the ``surrogates/`` of a quantity under the ``assumptions/`` of the user.
+1. ``run/`` records it, first in the journal. ``evaluated/`` has results that were known before the run.
+2. ``quantities/`` collects the values of each measured quantity: of the ``objectives/``, and of those with limits
+   (``constraints/``).
+3. ``settings/`` fit the ``surrogates/`` of the quantities under the ``assumptions/`` of the user.
 4. ``proposal/`` begins a ``search/`` of the space and asks the ``strategies/`` for the parameters of the next trial.
-5. ``loop/`` evaluates the objective there, again and again, until there is a reason to stop.
+5. ``loop/`` evaluates the objective at them, and repeats all this until there is a reason to stop.
 6. ``insight/`` answers questions about the run, and ``tracking/`` reports it to other tools.
 """
 

@@ -1,4 +1,4 @@
-"""``minimize`` and ``maximize``: the whole loop, with parallel trials and limits of time.
+"""``minimize`` and ``maximize``: whole runs, with parallel trials and limits of time.
 
 Nothing is lost when a trial fails, a worker dies, or this process is interrupted or killed.
 """
@@ -6,17 +6,15 @@ Nothing is lost when a trial fails, a worker dies, or this process is interrupte
 from __future__ import annotations
 
 import contextlib
-import difflib
-import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
+from kbo._base.arguments import naming_arguments
 from kbo._base.isolation import isolated
-from kbo._base.settings import preserved
+from kbo._base.program_state import preserved
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.evaluated.first_points import first_points, remaining
@@ -38,53 +36,7 @@ if TYPE_CHECKING:
     import torch
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-_ELSEWHERE = {
-    "budget": "n_trials",
-    "iterations": "n_trials",
-    "max_evals": "n_trials",
-    "n_calls": "n_trials",
-    "n_iter": "n_trials",
-    "total_trials": "n_trials",
-    "dimensions": "bounds",
-    "parameters": "bounds",
-    "search_space": "bounds",
-    "space": "bounds",
-    "fn": "objective",
-    "func": "objective",
-    "callback": "on_trial",
-    "callbacks": "on_trial",
-    "n_jobs": "workers",
-    "random_state": "seed",
-    "storage": "journal",
-    "x0": "try_first",
-}
-"""Arguments of ``minimize`` for those of Optuna, scikit-optimize, hyperopt, SciPy and Ax."""
-
-
-def _naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that says, of an argument that it does not have, what it is called in kbo."""
-    names = list(inspect.signature(function).parameters)
-
-    @functools.wraps(function)
-    def checked(*arguments: P.args, **options: P.kwargs) -> R:
-        for option in options:
-            if option in names:
-                continue
-            similar = difflib.get_close_matches(option, names, n=1)
-            name = _ELSEWHERE.get(option) or next(iter(similar), "")
-            advice = f"the arguments are {', '.join(names)}."
-            if name:
-                advice = f"did you mean {name}?"
-            raise TypeError(f"{function.__name__} has no argument {option!r}: {advice}")
-        return function(*arguments, **options)
-
-    return checked
-
-
-@_naming_arguments
+@naming_arguments
 def minimize(
     objective: Callable[..., Any],
     bounds: Bounds | Space,
@@ -116,69 +68,71 @@ def minimize(
 ) -> Result:
     """Minimise a noisy, expensive function.
 
-    With a journal, a run that was killed continues when the same call is made again: no value that was recorded is
-    lost or evaluated twice; only the trials that were running are evaluated again. With several workers a free one gets
-    a new point at once, chosen for what is known and what the others evaluate; the same seed and the same order of
-    completions give the same points.
+    With a journal, the same call continues a run that was killed. No recorded value is lost or evaluated twice; only
+    the trials that were running are evaluated again. A free worker gets a new point at once, chosen from the values so
+    far and from the points that the other workers evaluate. The same seed and the same order of completions give the
+    same points.
 
     Args:
-        objective: Called with a dict of parameters (a list of floats if ``bounds`` is a list), and with a
-            ``kbo.RunningTrial`` too if it takes two arguments; returns a number, or with other measurements
-            ``(number, {"memory": 7.2})`` or ``{"objective": number, "memory": 7.2}``. The measurement "sem" is the
-            standard error of the number, for example of a mean over seeds.
+        objective: A function of a dict of parameters (of a list of floats if ``bounds`` is a list). If it takes two
+            arguments, the second is a ``kbo.RunningTrial``. It returns a number; with other measurements ``(number,
+            {"memory": 7.2})`` or ``{"objective": number, "memory": 7.2}``. The measurement "sem" is the standard error
+            of the number, for example of a mean over seeds.
         bounds: For example ``{"lr": Float(1e-4, 1e-1, log=True), "layers": Int(1, 3), "act": ["relu", "tanh"]}``, a
             list of pairs, conditional parameters or a table of candidates: see ``kbo.Space``.
-        n_trials: Trials in all, failed ones and those in the journal included. Optional with ``time_budget``.
-        setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no guarantee.
+        n_trials: Number of trials in all, including failed ones and those in the journal. Optional with
+            ``time_budget``.
+        setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, so the bounds have no guarantee.
             ``Certified(kernel, noise_std, norm_bound)``: the bounds hold if these are right. ``Safe(kernel, noise_std,
-            norm_bound, start=[...])``: and no trial breaks a limit of ``constraints``.
+            norm_bound, start=[...])``: in addition, no trial breaks a limit of ``constraints``.
         method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         constraints: A list of limits on what the objective measures, ``kbo.Constraint("memory", upper=8.0)``, and on
             parameters: ``kbo.Linear({"a": 1, "b": 1}, upper=1)``, or functions that return whether given parameters are
             allowed.
-        value_range: The least and the largest possible value, such as (0, 1) for an error rate: intervals stay inside,
-            and other values are failures.
+        value_range: The least and the largest possible value, such as (0, 1) for an error rate. Intervals stay inside;
+            a trial with a value outside has failed.
         objectives: Several quantities to optimise, which the objective returns in a dict: their names, or
             ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The answer is then ``Result.front``.
-        reference: With several objectives, values of some of them that are just not acceptable, by name.
+        reference: With several objectives: by name, values of some of them that are just not acceptable. Only better
+            ones count in the hypervolume.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
-        allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run
-            goes on in the new space with all earlier trials that have a place in it, also outside of the new ranges.
+        allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal. If they do,
+            the run goes on in the new space with all earlier trials that have a place in it, also outside of the new
+            ranges.
         was: Values of parameters, by name, for earlier trials and known results that do not have these parameters.
-        workers: Number of trials at a time, each in a worker process; or ``kbo.Processes(...)``, ``kbo.Threads(...)``,
+        workers: Number of parallel trials, each in a worker process; or ``kbo.Processes(...)``, ``kbo.Threads(...)``,
             ``kbo.workers.ray.Ray(...)``. With 1 everything stays in this process. By default 1, or with ``timeout`` one
             worker process.
         timeout: Seconds after which a trial is ended and recorded as failed, at most a year. A worker process is ended
             at once, with those that it started. Within this process (``workers=1``; Unix, main thread) it works like
             Ctrl-C: compiled code runs until it returns, and code that catches ``BaseException`` goes on.
-        time_budget: Seconds after which no trial begins, those of earlier calls with this journal included.
-        end_running: Whether trials that run at the end of the time budget are ended; otherwise they are waited for.
-        max_failures: Failures in a row after which the run stops. One is enough if its result lacks a name of the
-            constraints or objectives and no trial has a value yet.
-        stop_at_gap: Stop when the optimality gap is at most this, in units of the objective (with several objectives as
-            a share of the front's extents, ``Front.extents``). In the certified setting
-            the recommended parameters are then within this of the optimum with probability ``1 - delta``, which is
-            proved for the whole space where that is possible (``Optimizer.gap``). In the practical setting it is a rule
-            of thumb.
+        time_budget: Seconds after which no new trial begins. The seconds of earlier calls with this journal count.
+        end_running: Whether the end of the time budget ends the running trials; by default the run waits for them.
+        max_failures: Number of failures in a row after which the run stops. One is enough if its result lacks the name
+            of a constraint or objective and no trial has a value yet.
+        stop_at_gap: Stop when the optimality gap is at most this, in units of the objective; with several objectives as
+            a share of the front's extents (``Front.extents``). In the certified setting the recommended parameters are
+            then within this gap of the optimum with probability ``1 - delta``. Where possible, this is proved for the
+            whole space (``Optimizer.gap``). In the practical setting it is a rule of thumb.
         stop_when: Stop when 20 more trials are expected to improve the value by no more than this, in units of the
-            objective (``Result.answers``); asked every fifth trial. Only for the practical setting.
+            objective (``Result.answers``); checked after every fifth trial. Only for the practical setting.
         pruner: Stops trials early by what they report with ``trial.report(value, step=step)``: "curves" or
             ``kbo.Curves(...)``; with Optuna installed "median", "hyperband", "wilcoxon", or one of its pruners.
-        evaluated: Results that are known, which do not count in ``n_trials``: a DataFrame with a column for each
-            parameter and "value", or the path of such a table as CSV or of another run's journal. Those that are no
-            points of the space are left out, with a warning and a line of the result.
-        try_first: Parameters of the first trials; those that are missing are chosen.
+        evaluated: Known results, which do not count in ``n_trials``: a DataFrame with a column for each parameter and
+            "value", the path of such a table as CSV, or the path of another run's journal. Results outside the space
+            are left out, with a warning and a line in the result.
+        try_first: Parameters of the first trials. Parameters that an entry leaves out are chosen by the search.
         progress: Show a progress bar with the best value so far.
         on_trial: A function, or a list of them, called in this process after every trial with the trial and the result
-            so far. If one returns True or raises ``kbo.Stop``, the run ends. One that is a context manager too, like
-            ``kbo.report.Live()``, is entered for the run.
-        device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. A journal
-            may be continued on another one.
+            so far. If one returns True or raises ``kbo.Stop``, the run ends. A function that is also a context manager,
+            like ``kbo.report.Live()``, is entered for the run.
+        device: The device of posteriors and of searches, such as "cuda"; by default the CPU. A journal may be continued
+            on another device.
 
     Returns:
-        The result; also after Ctrl-C, with ``stopped`` saying so. Trials that were running are ended then, and the same
-        call starts them again.
+        The result. Ctrl-C ends the running trials, and the result is returned with the reason in ``stopped``; the same
+        call starts these trials again.
 
     Raises:
         InvalidInput: An argument that cannot be used.
@@ -187,12 +141,12 @@ def minimize(
         RefutedAssumptions: The data contradict the given assumptions (certified setting only).
         Exception: Any that ``on_trial`` raises.
 
-    Every exception that ends a run has its ``trials``.
+    Every exception that ends a run has the attribute ``trials``.
     """
     return _run(**locals(), maximize=False)
 
 
-@_naming_arguments
+@naming_arguments
 def maximize(
     objective: Callable[..., Any],
     bounds: Bounds | Space,
@@ -249,7 +203,7 @@ def _run(
     on_trial: OnTrial | Sequence[OnTrial] | None,
     **of_optimizer: Any,
 ) -> Result:
-    """Run all trials, and return the result. All arguments are checked before the journal is opened.
+    """Run all trials and return the result; all arguments are checked before the journal is opened.
 
     Arguments as for ``minimize``; ``of_optimizer`` are those that only ``Optimizer`` needs.
     """
@@ -295,10 +249,10 @@ def _run(
 
 
 def _checked_pruner(pruner: Any, objective: Callable[..., Any]) -> Pruner | None:
-    """Return the pruner that is meant; None without one.
+    """Return the pruner that the argument ``pruner`` means; None without one.
 
     Raises:
-        InvalidInput: There is no such pruner, or the objective takes no trial, so that it cannot report.
+        InvalidInput: There is no such pruner, or the objective has no second argument to report with.
     """
     if pruner is None:
         return None

@@ -1,4 +1,4 @@
-"""The ask-tell optimiser: the next parameters to try, whatever evaluates them."""
+"""The ask-tell optimiser: it returns the next parameters to try, and the caller evaluates them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks, devices
+from kbo._base.arguments import naming_arguments
 from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.same_kernel import check_bounds_go_on
@@ -33,7 +34,7 @@ from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
-from kbo.optimize.run.trials import Trial, Trials
+from kbo.optimize.run.trials import Trial, Trials, number_of
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explanation_of
@@ -43,16 +44,16 @@ from kbo.space import Bounds, Params, Space
 class Optimizer:
     """Chooses parameters, learns from values, records everything in a journal.
 
-    The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
-    on its journal continues as if nothing had happened. After reopening, pending trials are returned first, where they
-    fit the context; ``fail`` those that will never be evaluated. A trial that was lost twice is failed. Several points
-    may be requested before any value is reported: each treats those before it as pending.
+    The next point is a function of the seed and of the events so far. So a run that was killed continues from its
+    journal as if nothing had happened: ``ask`` first returns the pending trials that fit the context. Call ``fail`` for
+    trials that will never be evaluated; a trial that was lost twice is failed. Several points may be requested before
+    any value is reported: each is chosen with the earlier ones as pending.
 
-    Threads may share an optimiser; its methods run one at a time. After a method was interrupted, the next one begins
-    with what is on record (docs/reliability.md).
+    Threads may share an optimiser; its methods run one at a time. After an interrupted method the next one first
+    restores the recorded state (docs/reliability.md).
 
-    Some parameters may be given from outside, for example the weather or the customer: ``ask(context=...)`` chooses the
-    others, ``ask(choices=...)`` one of a list.
+    Some parameters may be given from outside (the context), for example the weather or the customer:
+    ``ask(context=...)`` chooses the others. ``ask(choices=...)`` chooses one entry of a list.
 
     Args:
         bounds: See ``kbo.space.Space``.
@@ -62,25 +63,25 @@ class Optimizer:
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         constraints: Limits on measured quantities (``kbo.Constraint``), and on parameters (``kbo.Linear`` or functions
             that return whether given parameters are allowed).
-        value_range: The least and the largest possible value, such as (0, 1) for an error rate: intervals stay inside,
-            and other values are failures.
+        value_range: The least and the largest possible value, such as (0, 1) for an error rate. Intervals stay inside;
+            a trial with a value outside has failed.
         objectives: Several quantities to optimise: names, which are minimised unless ``maximize``,
             ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The objective returns a dict with them.
-        reference: With several objectives: values of some of them that are just not acceptable, by name.
+        reference: With several objectives: by name, the values of some of them that are just not acceptable.
         seed: Seed of every random choice.
         journal: Path of the journal; None keeps the run in memory.
-        allow_change: Whether the space may differ from that of the journal: then the run goes on in the new space, with
-            all earlier trials that have a place in it, as by ``change``.
+        allow_change: Whether the space may differ from that of the journal. If it does, the run goes on in the new
+            space, as by ``change``.
         was: Values of parameters, by name, for earlier trials and known results that do not have these parameters.
-        evaluated: Results that are known: a DataFrame, or the path of a table (.csv) or of a journal; see
-            ``kbo.minimize``.
-        device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. It decides
-            neither the journal nor, but for rounding, the points.
+        evaluated: Known results: a DataFrame, or the path of a table (.csv) or of a journal; see ``kbo.minimize``.
+        device: The device of posteriors and of searches, such as "cuda"; by default the CPU. Points differ between
+            devices by rounding only, and a journal may be continued on another device.
 
     Attributes:
         run: The events and the trials so far, and the journal.
         space: The search space.
-        insight: Statistics about the run: the surrogate, what more trials would bring, what matters.
+        insight: Statistics about the run: the surrogate, the expected gain of more trials, the importance of
+            parameters.
         setting, method, constraints, maximize, value_range, seed: As given, or the defaults.
         left_out: Sentences about known results that are not used, one for each reason.
 
@@ -94,6 +95,7 @@ class Optimizer:
         >>> optimizer.tell(x, objective(x))
     """
 
+    @naming_arguments
     @isolated
     def __init__(
         self,
@@ -166,7 +168,7 @@ class Optimizer:
         return self.insight.quantities
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has the run in memory, on the CPU, and writes no journal."""
+        """Copy or pickle: the copy holds the run in memory, on the CPU, and writes no journal."""
         options = {
             "setting": self.setting,
             "method": self.method,
@@ -218,11 +220,11 @@ class Optimizer:
         """Return the next parameters, or a list of n of them, and record them as pending.
 
         Args:
-            n: Their number; None for one that is not in a list.
-            context: Parameters whose values are given this time, by name (by index where the bounds are a list); the
-                others are chosen.
-            choices: The parameters to choose from this time, complete or without those of the context. The one with
-                the largest upper bound is chosen; a random one while there is no bound.
+            n: The number of points, which are returned in a list; None for one point without a list.
+            context: The values of parameters that are given for this trial, by name (by index where the bounds are a
+                list). The others are chosen.
+            choices: A list of parameters to choose from in this trial, each complete or without those of the context.
+                The entry with the largest upper bound is chosen; a random one while there is no bound.
 
         Raises:
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
@@ -255,7 +257,7 @@ class Optimizer:
         return self._begin(subspace)
 
     def _begin(self, subspace: Subspace) -> Trial:
-        """Begin a trial, first the ones that nobody evaluates."""
+        """Begin a trial: an abandoned one if there is any in the subspace, else a new one."""
         for trial in self.run.abandoned():
             if subspace.accepts(trial.params):
                 return self.run.resume(trial)
@@ -265,7 +267,7 @@ class Optimizer:
 
     @guarded
     def suggest(self, *, context: Context | None = None) -> Params:
-        """Return the parameters that ``ask`` would begin a new trial with, without recording them.
+        """Return the parameters that ``ask`` would choose for a new trial, without recording them.
 
         ``proposal`` returns the reason as well, and has more options.
 
@@ -290,11 +292,11 @@ class Optimizer:
         Args:
             number: The number of the trial, which decides its random choices; by default the next one.
             context: As in ``ask``.
-            pending: More parameters that are being evaluated, besides the pending trials.
-            within: The least and the largest value that numbers may have this time, by name, where these are closer
-                than the bounds of the space; for spaces without constraints and tables.
-            among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
-                ranges; by default all.
+            pending: Other parameters that are being evaluated, besides those of the pending trials.
+            within: Narrower ranges for this proposal: the least and the largest value of some numbers, by name. Only
+                for spaces without constraints and tables.
+            among: Points [A P] of the unit cube to choose from, which are first moved into the context and the ranges;
+                by default all points.
         """
         subspace = Subspace(self.space, context, within=within)
         if among is not None:
@@ -306,32 +308,32 @@ class Optimizer:
         return next_params(self._quantities, self.seed, subspace, number, list(pending))
 
     @guarded
-    def explain(self, number: int) -> Explanation | None:
+    def explain(self, trial: Trial | int) -> Explanation | None:
         """Return the explanation of a trial's parameters: the strategy that chose them, and the numbers it compared.
 
-        None for trials whose parameters were given, and for those whose journal has no explanations.
+        None if the parameters were given, and if the journal has no explanation.
 
         Args:
-            number: The number of the trial.
+            trial: The trial, or its number.
 
         Raises:
             InvalidInput: There is no such trial.
         """
-        number = checks.whole("number", number, 0)
-        return explanation_of(self.run.trials.known(number).proposal)
+        return explanation_of(self.run.trials.known(number_of(trial)).proposal)
 
     # Tell
 
     def tell(self, params: Trial | int | Params, value: Any, seconds: float | None = None) -> Trial:
-        """Report the value of a trial, given by itself, its number or its parameters, or at any other parameters.
+        """Report the value of a trial, or a value at any other parameters.
 
-        With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
-        and with its standard error ``(value, {"sem": 0.02})``.
-        None, NaN, infinite values and what is no real number (booleans, complex numbers, ...) are recorded as failures
-        and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
-        those that came are kept. A warning on the log says why the trial failed, and which measurements were not kept.
+        The first argument is the trial, its number or the parameters. With other measurements the value is ``(value,
+        {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``; with its standard error it is ``(value, {"sem":
+        0.02})``. With several objectives it is a dict with each of them.
 
-        With several objectives it is a dict with each of them.
+        A value that is None, NaN, infinite or no real number (a boolean, a complex number, ...) is recorded as a
+        failure and never reaches the model. So is a value outside ``value_range``, and a result without the measurement
+        of a constraint; the measurements that it has are kept. A warning in the log says why the trial failed, and
+        which measurements were not kept.
 
         Raises:
             InvalidInput: A trial that has ended, parameters outside the space, a text as the value, or seconds that are
@@ -351,9 +353,9 @@ class Optimizer:
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
-        """Report that the evaluation of a trial, or at these parameters, failed, with the reason as text.
+        """Report that the evaluation of a trial or of parameters failed, with the reason as text.
 
-        What was ``measured`` of the quantities of constraints before it failed counts.
+        What it ``measured`` for constraints before it failed counts.
         """
         return self.run.fail(params, reason, seconds, measured)
 
@@ -363,9 +365,9 @@ class Optimizer:
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
-        """Record that a trial was stopped early because of what it reported: it has no value.
+        """Record that a trial was stopped early because of its reports; it has no value.
 
-        What was ``measured`` of other quantities counts.
+        What it ``measured`` of other quantities counts.
 
         Raises:
             InvalidInput: The run has several objectives.
@@ -380,7 +382,7 @@ class Optimizer:
         Args:
             params: The trial, its number or its parameters.
             value: The value, a finite number.
-            step: The step, a whole number of at least 0, given by name.
+            step: The step, a whole number of at least 0, as a keyword argument.
 
         Raises:
             InvalidInput: A trial that has ended, a step that is no such number, or a value that is not finite.
@@ -394,24 +396,24 @@ class Optimizer:
         """Replace the result of a trial that has ended, for example a mistyped one, and return the trial.
 
         The journal keeps what was reported before. A failed, pruned or removed trial counts again with the new value.
-        In the certified setting this withdraws the guarantee, unless ``completion_independent_of_noise`` is declared: a
-        correction that depends on the value is a selection (docs/theory/observations.md).
+        In the certified setting a correction withdraws the guarantee, unless ``completion_independent_of_noise`` is
+        declared: whether a value is corrected may depend on its noise (docs/theory/observations.md).
 
         Args:
             trial: The trial or its number.
             value: The value, with other measurements as for ``tell``; the former ones are dropped.
 
         Raises:
-            InvalidInput: There is no such trial, it is pending, or the value is not finite or incomplete.
+            InvalidInput: There is no such trial, it is pending, or the value is incomplete or not finite.
         """
         return self.run.correct(trial, value)
 
     @guarded
     def remove(self, trial: Trial | int, reason: str) -> Trial:
-        """Leave out a trial, pending or not, and return it: nothing is learned from it, and its parameters stay free.
+        """Leave out a trial, pending or not, and return it: nothing is learned from it.
 
-        The journal keeps what was reported, and ``correct`` brings the trial back. In the certified setting this
-        withdraws the guarantee, as ``correct`` does.
+        Its parameters may be proposed again. The journal keeps what was reported, and ``correct`` brings the trial
+        back. In the certified setting this withdraws the guarantee, as ``correct`` does.
 
         Args:
             trial: The trial or its number.
@@ -423,14 +425,17 @@ class Optimizer:
         return self.run.remove(trial, reason)
 
     @guarded
-    def without(self, number: int) -> Optimizer:
+    def without(self, trial: Trial | int) -> Optimizer:
         """Return a copy of the run in memory without one of its trials.
+
+        Args:
+            trial: The trial, or its number.
 
         Raises:
             InvalidInput: There is no such trial, or it is removed already.
         """
         others = copy.copy(self)
-        others.remove(number, "in question")
+        others.remove(trial, "in question")
         return others
 
     @guarded
@@ -442,9 +447,9 @@ class Optimizer:
     ) -> None:
         """Go on in another space: ranges, scales, steps and options may change, and parameters may come and go.
 
-        Every earlier trial with a place in the new space stays a result from which kbo learns, also outside of the new
-        ranges; proposals and the recommended trial are inside. ``run.trials.misplaced`` are those without a place, for
-        example a value of 0 on a logarithmic scale. Trials that differ only in a parameter that is left out count as
+        kbo still learns from every earlier trial that has a place in the new space, also outside of the new ranges;
+        proposals and the recommended trial are inside. ``run.trials.misplaced`` holds the trials without a place, for
+        example with a 0 on a logarithmic scale. Trials that differ only in a parameter that is left out count as
         repetitions.
 
         Args:
@@ -480,7 +485,7 @@ class Optimizer:
         return list(self.run.trials.complete)
 
     def summary(self, full: bool = False) -> str:
-        """Return the summary of the run so far, at most nine lines, as ``Result.summary``.
+        """Return the summary of the run so far, at most nine lines; see ``Result.summary``.
 
         Args:
             full: Whether the details follow.
@@ -495,8 +500,8 @@ class Optimizer:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the run by a saved one of the same problem.
 
-        The optimiser has the arguments of the saved run, since a journal has no kernels and no functions:
-        ``Optimizer(bounds, ...).load(path)``. ``Optimizer(bounds, ..., journal=path)`` continues a journal instead.
+        Construct the optimiser with the arguments of the saved run first, since a journal has no kernels and no
+        functions. To continue a journal, construct it with ``journal=path`` instead.
 
         Raises:
             JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
@@ -504,7 +509,7 @@ class Optimizer:
         self.run.load(checks.path("path", path))
 
     def close(self) -> None:
-        """Release the journal; what is known can still be read."""
+        """Release the journal; the trials and statistics can still be read."""
         self.run.close()
 
     # What the trials show
@@ -517,8 +522,8 @@ class Optimizer:
         noise, and while there is no bound, it is the one with the best value. In the certified setting it is the one
         with the best pessimistic bound (``criterion`` of the surrogate).
 
-        With limits of measured quantities, trials that keep them for sure come first: by the bounds in the certified
-        setting, and by two standard deviations in the practical one.
+        With limits on measured quantities, trials that surely keep them come first. This is decided by the bounds in
+        the certified setting, and by two standard deviations in the practical one.
         """
         return self._quantities.recommended()
 
@@ -528,7 +533,8 @@ class Optimizer:
 
         Args:
             params: The parameters.
-            name: "objective", or the name of a constraint that the assumptions alone do not decide.
+            name: "objective", or the name of another objective or of a constraint that the assumptions alone do not
+                decide.
 
         Raises:
             InvalidInput: Parameters outside the space, or no such quantity.
@@ -546,9 +552,10 @@ class Optimizer:
     ) -> Params | None:
         """Return the parameters with the best pessimistic bound in a context; None while there is no bound.
 
-        Values of other contexts cannot be compared with those of this one, so unlike ``recommended`` this need not be a
-        trial: it is the best that a search from many starts finds (among choices, exactly the best). ``interval`` gives
-        the bounds there. With constraints it is certain to keep them by these bounds, or as near to that as is found.
+        Values of other contexts cannot be compared with those of this one. So, unlike ``recommended``, the result need
+        not be a trial: it is the best point that a search from many starts finds (among choices, exactly the best).
+        ``interval`` gives the bounds there. Under constraints it is a point that keeps them by its pessimistic bounds,
+        or the nearest one to this that the search finds.
 
         Args:
             context: As in ``ask``; without one the context is optimised too.
@@ -568,7 +575,7 @@ class Optimizer:
     def safe_points(self) -> list[Params]:
         """Return the parameters that are certain to keep all limits.
 
-        Of a space of up to 100 000 points these are all of them; of a larger one those that a search has found.
+        In a space of up to 100 000 points these are all such parameters; in a larger one those that a search finds.
 
         Raises:
             InvalidInput: The setting is not ``kbo.Safe``.
@@ -586,31 +593,32 @@ class Optimizer:
 
     @guarded
     def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
-        """Return the optimality gap: if the bounds hold, the optimum is better than the recommendation by at most this.
+        """Return the optimality gap: if the bounds hold, the optimum improves on the recommendation by at most this.
 
-        When you maximise, it is the largest upper bound of the space less the lower bound of the recommendation, in
-        units of the objective. The largest upper bound is
+        If the objective is maximised, the gap is the largest upper bound over the space, less the lower bound of the
+        recommendation, in units of the objective. The largest upper bound is
 
-        * exact over whole numbers and choices alone, up to 10 000 points;
-        * with ``evaluations`` one that branch and bound proves, where that is possible;
+        * exact in a space of whole numbers and choices with up to 10 000 points;
+        * proved by branch and bound, where ``evaluations`` are given and a proof is possible;
         * otherwise the largest that a search from many starts finds. ``reason`` says why nothing is proved.
 
-        With constraints the points that may keep them are compared; in the safe setting the points that are certain to
-        keep them, or all points if it is proved that all are. With several objectives the gap is a share of the extents
-        of the front (``Front.extents``): for each point that may keep the constraints there is a trial of the front,
-        known to keep them, and in no objective is the point better than this trial by more than the gap.
+        With constraints the largest bound is taken over the points that may keep them. In the safe setting it is taken
+        over the points that are certain to keep them, or over all points if they are proved to be safe. With several
+        objectives the gap is a share of the extents of the front (``Front.extents``): for each point that may keep the
+        constraints, there is a trial of the front, known to keep them, that is worse by at most the gap in every
+        objective.
 
         None while there is no bound, and while the recommendation is not known to keep all constraints.
 
         Args:
-            evaluations: Points at which bounds may be computed for a proof, at most, for each hypothesis. There is one
-                in the certified setting, for kernels made of RBF and Matern kernels and parameters without conditions.
+            evaluations: The largest number of points at which a proof may compute bounds, for each hypothesis. A proof
+                needs the certified setting, a kernel made of RBF and Matern kernels, and parameters without conditions.
             goal: The proof ends when the gap is at most this.
             progress: Whether a bar shows how much of the proof is done.
 
         Raises:
-            Contradiction: A proof excludes what the bounds allow at some point, and no norm bound accounts for it: a
-                fault of kbo.
+            Contradiction: A proof excludes a value that the bounds allow at some point, and no norm bound is the
+                reason. This is a fault of kbo.
         """
         evaluations = checks.whole("evaluations", evaluations, 0)
         return run_gap(self._quantities, self.seed, evaluations, goal, progress)

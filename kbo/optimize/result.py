@@ -1,4 +1,4 @@
-"""Results of a run: the recommendation, its bounds and the assumptions of these."""
+"""The result of a run: the recommended parameters, their bounds, and the assumptions of the bounds."""
 
 from __future__ import annotations
 
@@ -39,42 +39,37 @@ class Result:
     """The outcome of a run.
 
     Attributes:
-        params: The recommended parameters: those of the completed trial that is best by the rule in ``account``, which
-            under noise need not have the best observed value.
-        value: Posterior mean there (without noise, moved into the bounds), in units of the objective; the observed
-            value while there is no posterior, and if ``exact``.
-        lower, upper: Confidence bounds of the objective there; the observed value if ``exact``; None while there is no
-            bound.
-        gap: The optimum is at most this much better than the recommended parameters, if the bounds hold and, where
-            ``gap_proved`` is False, as far as a search from many starts finds the largest one; None while there is no
-            bound.
-        gap_exact: Whether the gap is exact over the whole (finite) space.
-        gap_proved: Whether it is certified, and an upper bound over the whole space.
-        gap_found: The gap that a search has found with the bounds of the method. Where the proved one is smaller,
-            ``gap_scope`` names the bound that proves more.
-        gap_scope: The points that the gap is about, in words.
-        best_observed: The best observed value, with constraints among the trials that keep them, as measured;
-            optimistically biased if the objective is noisy. None with several objectives.
-        evaluations: How often the recommended parameters were evaluated, with a value.
-        feasibility: With constraints, bounds of the measured quantities at the recommended parameters, and whether they
-            keep the limits, for certain or with which probability.
+        params: The recommended parameters: those of the best completed trial by the rule in ``account``. Under noise
+            this need not be the trial with the best observed value.
+        value: The posterior mean of the objective at ``params``, moved into its bounds, in units of the objective. It
+            is the observed value while there is no posterior, and if ``exact``.
+        lower, upper: Confidence bounds of the objective at ``params``; the observed value if ``exact``; None while
+            there is no bound.
+        gap: The optimality gap: the optimum is at most this much better than the recommended parameters, if the bounds
+            hold; None while there is no bound. It says whether it is proved, and for which points.
+        best_observed: The best observed value of the trials that keep the constraints as measured. Under noise it is
+            biased to the good side. None with several objectives.
+        evaluations: The number of evaluations of the recommended parameters that gave a value.
+        feasibility: With constraints: bounds of the measured quantities at the recommended parameters, and whether they
+            keep the limits, certainly or with which probability.
         infeasible: The certificate that no point of the space keeps all limits, if there is one.
-        exact: Whether the practical setting was told or has found that the objective has no noise; None while it does
-            not know.
-        account: The parts that led to the recommendation, in words: "model", "noise" and "search" in the practical
-            setting, "limits" with constraints, and "rule", by which completed trials are compared.
+        exact: Whether the objective has no noise, as the practical setting was told or has found; None while this is
+            not known.
+        account: How the recommendation was made, in words: "rule" says how completed trials are compared, "limits" how
+            constraints count; in the practical setting there are "model", "noise" and "search" as well.
         certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
-        guarantee: In words, what holds and what was given up.
+        guarantee: What is guaranteed about the bounds, and what is not, in words.
         assumptions: The numbers that the bounds rest on, in units of the objective.
         trials: Every trial, failed ones included.
         stopped: The reason why the run ended.
         journal: Path of the journal; None without one.
         optimizer: The optimiser after the run.
         outlier: The trial whose value is far from the prediction by all others; None if there is none.
-        settled: The optimiser without that trial if its value is likely wrong (``outlier.doubtful``); all statements of
-            the result are about it. Else ``optimizer``.
-        front: With several objectives, the trials that no other dominates; then ``value`` and its bounds are those of
-            the first objective, at the balanced trial of the front, and ``gap`` is a share of the front's extent.
+        settled: The optimiser that all statements of the result are about: without the outlier if its value is likely
+            wrong (``outlier.doubtful``), else ``optimizer``.
+        front: With several objectives: the trials that no other trial dominates. Then ``value`` and its bounds are
+            those of the first objective at the balanced trial of the front, and the gap is a share of the front's
+            extent.
         left_out: Sentences about what was given to the run and was not used, one for each reason.
     """
 
@@ -82,11 +77,7 @@ class Result:
     value: float | None
     lower: float | None
     upper: float | None
-    gap: float | None
-    gap_exact: bool
-    gap_proved: bool
-    gap_found: float | None
-    gap_scope: str
+    gap: Gap | None
     best_observed: float | None
     evaluations: int
     feasibility: Feasibility | None
@@ -134,7 +125,7 @@ class Result:
     def answers(self) -> Answers | None:
         """The gain of more trials and the effects of the parameters; see ``Insight.answers``.
 
-        None while no trial keeps all limits as measured. Computed when it is first asked for, in some tenths of a
+        None while no trial keeps all limits as measured. They are computed at the first access, in some tenths of a
         second.
         """
         return self.settled.insight.answers()
@@ -156,18 +147,18 @@ class Result:
             raise InvalidInput("there is no front: the run has one objective, or too few trials.")
         return self.front.choose(weights, limits)
 
-    def predict(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
+    def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of a quantity at any parameters; see ``Optimizer.interval``.
 
         Args:
             params: The parameters.
-            name: The quantity: by default the objective, of several the first one.
+            name: The quantity; by default the objective, or the first of several.
         """
         return self.settled.interval(params, name)
 
-    def explain(self, number: int) -> Explanation | None:
+    def explain(self, trial: Trial | int) -> Explanation | None:
         """Return why a trial has its parameters; see ``Optimizer.explain``."""
-        return self.optimizer.explain(number)
+        return self.optimizer.explain(trial)
 
     def compare(self, others: Params) -> Comparison | None:
         """Return the difference between the recommended parameters and others; see ``Insight.compare``."""
@@ -181,7 +172,7 @@ class Result:
         tolerance: float | None = None,
         **options: Any,
     ) -> Confirmation:
-        """Evaluate the recommended parameters, and those that may be better, again, until it is known which are best.
+        """Evaluate the recommended parameters and their rivals again, until it is known which are best.
 
         Args:
             objective: As for ``minimize``.
@@ -215,7 +206,7 @@ class Result:
         return replace(confirmed, constraints=self.optimizer.constraints)
 
     def _usual_tolerance(self) -> float:
-        """Return the difference between finalists that counts as none by default, in units of the objective.
+        """Return the default tolerance of ``confirm``, in units of the objective.
 
         Raises:
             InvalidInput: The noise level is not known.
@@ -261,7 +252,7 @@ class Result:
             InvalidInput: There is no such figure, or nothing to draw.
             MissingExtra: matplotlib is not installed.
         """
-        # By name: reports know results, and not the other way round.
+        # By name: reports import results, so results cannot import reports.
         draw: Callable[..., Any] = import_module("kbo.report").plot
         return draw(self, what)
 
@@ -272,19 +263,19 @@ class Result:
 
 
 def _summary() -> Any:
-    """Return the module with the sentences, by name: reports know results, and not the other way round."""
+    """Return the module of the summary, loaded by name: reports import results, so results cannot import reports."""
     return import_module("kbo.report.summary")
 
 
 TOLERATED = 0.25
-"""Difference between finalists that counts as none in a confirmation by default, in standard deviations of the noise.
+"""Default tolerance of a confirmation, in standard deviations of the noise.
 
 It is smaller than the differences that the noise of a few values can show, and it does not depend on how bad the worst
 parameters are.
 """
 
 PROOF = 20_000
-"""Points at which bounds are computed to prove an optimality gap, or that a problem has no solution, at most."""
+"""Largest number of points for the proof of an optimality gap, or that no point keeps all limits."""
 
 
 def result_of(
@@ -296,7 +287,7 @@ def result_of(
         optimizer: The optimiser of the run.
         stopped: The reason why the run ended.
         journal: Path of the journal; None without one.
-        evaluations: Points at which bounds may be computed, at most, for each proof.
+        evaluations: The largest number of points at which each proof may compute bounds.
     """
     outlier, settled = without_doubt(optimizer)
     insight = settled.insight
@@ -304,7 +295,6 @@ def result_of(
     interval = settled.interval(best.params) if best else None
     surrogate = insight.report_surrogate() if interval else None
     guarantee = insight.guarantee() if surrogate else None
-    gap = settled.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = _estimate(best, interval, surrogate)
     completed = settled.run.trials.complete
     return Result(
@@ -312,7 +302,7 @@ def result_of(
         value=value,
         lower=lower,
         upper=upper,
-        **_about_gap(gap),
+        gap=settled.gap(evaluations if optimizer.setting.certified else 0),
         best_observed=_best_observed(settled),
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=insight.feasibility(),
@@ -339,7 +329,8 @@ def _estimate(
 ) -> tuple[float | None, float | None, float | None]:
     """Return lower bound, estimate and upper bound of the objective at the recommended trial.
 
-    They are the observed value where there is no noise, and without an interval the estimate is that value.
+    Without noise all three are the observed value. Without an interval the estimate is the observed value, and the
+    bounds are None.
     """
     if best is None:
         return None, None, None
@@ -348,25 +339,6 @@ def _estimate(
     if interval is None:
         return None, best.value, None
     return interval
-
-
-def _about_gap(gap: Gap | None) -> dict[str, Any]:
-    """Return the attributes of a result that are about the optimality gap, by name."""
-    if gap is None:
-        return {
-            "gap": None,
-            "gap_exact": False,
-            "gap_proved": False,
-            "gap_found": None,
-            "gap_scope": "",
-        }
-    return {
-        "gap": gap.value,
-        "gap_exact": gap.exact,
-        "gap_proved": gap.proved,
-        "gap_found": gap.found,
-        "gap_scope": gap.scope,
-    }
 
 
 def _best_observed(optimizer: Optimizer) -> float | None:
@@ -380,7 +352,7 @@ def _best_observed(optimizer: Optimizer) -> float | None:
 
 
 def without_doubt(optimizer: Optimizer) -> tuple[Outlier | None, Optimizer]:
-    """Return the outlier of a run, and a copy of the run without it if its value is likely wrong, else the run."""
+    """Return the outlier of a run, and the run to report: a copy without the outlier if its value is likely wrong."""
     outlier = optimizer.insight.outlier()
     if outlier is None or not outlier.doubtful:
         return outlier, optimizer
@@ -400,7 +372,7 @@ def _assumptions(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str,
 
 
 def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str]:
-    """Return the parts that led to the recommendation, in words, by name."""
+    """Return how the recommendation was made, in words: see ``Result.account``."""
     if surrogate is None:
         account = {"rule": "the best observed value, while there is no bound"}
     elif optimizer.objectives:

@@ -1,12 +1,15 @@
 """Posteriors: data -> mean, variance, log_det, quad.
 
-``posterior.py`` is the interface at one ridge, with the formulas on paper, and ``all_ridges.py`` at
-many ridges. ``exact/`` is kernel ridge regression by a Cholesky factor; ``sketch/`` approximates it
-by inducing points; ``views/`` change a few numbers of another posterior (fixed points, hypothetical
-observations, a prior mean, a moving ridge). What these share: ``resolvent.py`` and
-``spectral_ridges.py`` (many ridges by one eigendecomposition), ``sampling.py`` (draws),
-``error.py``, ``definiteness.py`` and ``provenance.py`` (what a bound has to know of the numbers and
-of the data), ``numerics.py``.
+* ``posterior.py``: the interface of a posterior, at one ridge, with the formulas on paper
+* ``all_ridges.py``: the interface at many ridges
+* ``exact/``: kernel ridge regression by a Cholesky factor
+* ``sketch/``: its approximation by inducing points
+* ``views/``: posteriors derived from another one: fixed points, pending points, prior mean, ridge
+* ``resolvent.py``, ``spectral_ridges.py``: many ridges from one eigendecomposition
+* ``sampling.py``: draws of functions
+* ``error.py``, ``definiteness.py``: errors of the numbers; a test of whether k is a kernel
+* ``provenance.py``: assumptions of theorems that the data do not meet
+* ``numerics.py``: blocks of points, kernel columns, rounding
 """
 
 from kbo.regression.all_ridges import AllRidges, Moments

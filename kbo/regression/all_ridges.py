@@ -1,8 +1,7 @@
-"""The interface ``across()``: the numbers of a posterior, and moments of points, at any ridge.
+"""The numbers of a posterior, and mean and covariance of points, at many ridges: ``across()``.
 
-A bound that is a minimum over all ridges evaluates the same points again and again, each point at a
-ridge of its own. Work that does not depend on the ridge is done once, so every further ridge is
-cheap.
+A bound that is a minimum over all ridges evaluates the same points again and again, each point at
+its own ridge. Work that does not depend on the ridge is done once, so each further ridge is cheap.
 """
 
 from __future__ import annotations
@@ -39,15 +38,14 @@ class Moments(NamedTuple):
 class AllRidges:
     """The numbers of a posterior at many ridges, and its mean and covariance at fixed points.
 
-    What ``state.across(X)`` returns; bounds that are the best of many ridges read it. It is valid
-    until the posterior changes, and differentiable in the points. This class computes one ridge
-    after the other, which is right for every posterior, but slow; a subclass computes them
-    together.
+    ``state.across(X)`` returns it, for bounds that minimise over ridges. It is valid until the
+    posterior changes, and differentiable in the points. This class computes one ridge after the
+    other: that works for every posterior, but is slow. A subclass computes them together.
 
     Args:
         state: The posterior.
-        X: Groups of g points [... g d], numbered in order of their flattened batch shape [B]; None
-            for no points.
+        X: Groups of g points [... g d]; None for no points. Groups are numbered in the order of
+            the flattened batch shape [B].
     """
 
     def __init__(self, state: Any, X: Tensor | None = None) -> None:
@@ -83,9 +81,9 @@ class AllRidges:
         return AllRidges(self.state, self._groups[groups])
 
     def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
-        """Return mean and variance [q] of groups of one point, and quad, by the ridge.
+        """Return mean and variance [q] of groups of one point, and quad, as a function of the ridge.
 
-        For few points, or none, arithmetic on the host is faster than the calls of PyTorch for it.
+        It computes on the host, which is faster for few points than calls of PyTorch.
         """
         if not groups:
             return lambda ridge: (np.empty(0), np.empty(0), float(self.quad([ridge])))
@@ -123,7 +121,7 @@ class InChunks(AllRidges):
         state: The posterior.
         X: Groups [... g d].
         at_points: Returns the posterior at groups [B g d], all at once.
-        size: Groups of a chunk.
+        size: Number of groups in a chunk.
     """
 
     def __init__(
@@ -135,7 +133,7 @@ class InChunks(AllRidges):
 
     def grid(self, ridges: Sequence[float]) -> Moments:
         n_groups, size, _ = self._groups.shape
-        # In one piece: between freed temporaries, results of chunks would fragment the heap.
+        # Allocated in one piece: results of chunks between freed temporaries would fragment the heap.
         mean = self._groups.new_empty(len(ridges), n_groups, size)
         covariance = self._groups.new_empty(len(ridges), n_groups, size, size)
         quad = self._groups.new_empty(len(ridges), 1)

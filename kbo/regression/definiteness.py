@@ -1,8 +1,8 @@
-"""Whether a function is a kernel, as far as data can tell: its matrix has no negative eigenvalue.
+"""A test of whether a function is a kernel: its matrix K on the data has no negative eigenvalue.
 
-A posterior factors ``K + ridge I``, which succeeds as long as the ridge hides negative eigenvalues
-of K. Then there is no space of functions whose norm a theorem could bound. So K itself is factored
-here, shifted by what rounding may do to it, which bounds account for (docs/theory/rounding.md).
+If K has one, no theorem applies, because there is no RKHS. The factor of ``K + ridge I`` does not
+show it when the ridge is large. So this test factors K itself, plus a shift for rounding, for which
+bounds account (docs/theory/rounding.md).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SMALLEST = 1e-300
 class Definiteness(Stateful):
     """A test of the kernel matrix K of locations, in float64, for negative eigenvalues.
 
-    It goes on with further locations, O(n^2) for each.
+    It can be extended by further locations, O(n^2) for each.
 
     Args:
-        like: Points on the device of the locations, with as many columns.
+        like: Any points with the device and the number of columns of the locations.
         tolerance: The rounding error of K, in units of the kernel.
 
     Attributes:
@@ -41,7 +41,7 @@ class Definiteness(Stateful):
 
     def __init__(self, like: Tensor, tolerance: float) -> None:
         self.X: Tensor = like[:0]
-        # Twice the shift that is needed: it is enough until there are about half as many more.
+        # Twice the shift that is needed: it stays enough until n has grown by about half.
         self.shift: float = max(2 * tolerance, _SMALLEST)
         self.factor = GrowingCholesky(like)
         self.eigenvalue: float = 0.0
@@ -63,7 +63,7 @@ class Definiteness(Stateful):
             tolerance: The rounding error of K, in units of the kernel.
         """
         n = len(self.X)
-        if n == len(X) or self.eigenvalue < 0:  # more rows do not raise the least eigenvalue
+        if n == len(X) or self.eigenvalue < 0:  # more rows never raise the least eigenvalue
             return
         new = X[n:]
         targets = X.new_zeros(len(new))
@@ -71,7 +71,7 @@ class Definiteness(Stateful):
             self.factor.append(prior(self.X, new), prior(new, new), self.shift, targets)
         except NotPositiveDefinite:
             K = prior(X, X)
-            if bool(K.isfinite().all()):  # else the posterior raises an error of its own
+            if bool(K.isfinite().all()):  # otherwise the posterior raises an error
                 least_eigenvalue = float(torch.linalg.eigvalsh(K)[0])
                 if least_eigenvalue < -tolerance:
                     self.eigenvalue = least_eigenvalue

@@ -1,7 +1,7 @@
 """Errors of the numbers of a posterior: by an approximation of the kernel matrix, and by rounding.
 
-``Error`` is the interface, for an exact posterior; ``NystromError`` (sketch/error.py) is that of a
-sketch. Confidences add the errors to their bounds, or refuse a guarantee.
+``Error`` is the interface, and the error of an exact posterior. ``NystromError`` (sketch/error.py)
+is the error of a sketch. Confidences widen their bounds by the errors, or give no guarantee.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from kbo.regression.definiteness import no_kernel
 Number = TypeVar("Number", float, Tensor)
 
 _MOST_COMPARED = 16
-"""Locations at which a kernel is compared with itself in float32, evenly spaced in their order."""
+"""Number of locations, evenly spaced in their order, for comparing a kernel with float32."""
 
 MOST_TESTED = 1000
-"""Locations of a sketch whose kernel matrix is tested for negative eigenvalues: the first ones."""
+"""Number of first locations of a sketch whose matrix is tested for negative eigenvalues."""
 
 
 class Rounding(NamedTuple):
     """Relative error of numbers by rounding in float64, ``e(a) = flat + steep / a`` at ridge a.
 
     ``e = 4 (t + 1) u (t + 1 + Tr K / a) + 4 r Tr K / a`` for sums of t terms, ``u = 2^-53``, and an
-    error r of the kernel relative to ``k(x, x)``. As long as e is small, variance and ``quad`` are
-    within e times themselves of their values in exact arithmetic, the mean is within ``e
-    sqrt(variance quad / a)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
+    error r of the kernel relative to ``k(x, x)``. As long as e is small, the errors are
+
+    * of variance and ``quad``: at most e times their value
+    * of the mean: at most ``e sqrt(variance quad / a)``
+    * of ``log_det``: at most ``sqrt(t + 1) e`` (docs/theory/rounding.md).
     """
 
     flat: float
@@ -48,20 +50,20 @@ class Rounding(NamedTuple):
 
 
 class Error:
-    """How far a posterior may be off, by an approximate kernel matrix and by rounding.
+    """Bounds of the error of a posterior, by an approximate kernel matrix and by rounding.
 
-    Bounds are widened by it. K~ is the approximation of the kernel matrix K, ``E = K - K~ >= 0``.
-    This class is that of an exact posterior, E = 0; approximate ones override the members that
-    differ.
+    Confidences widen their bounds by it. K~ is the approximation of the kernel matrix K, ``E = K -
+    K~ >= 0``. This class is for exact posteriors, E = 0. A subclass for approximate ones overrides
+    the members that differ.
 
     Args:
         state: The posterior.
 
     Attributes:
-        least_ridge: Smallest ridge at which log-determinants and variances keep their digits.
-        of_quad: Bound of the rounding of ``quad`` and ``rss``, in squared units of y; zero for sums
-            of squares.
-        of_coordinates: Error of the kernel by rounding of the coordinates of the data, relative to
+        least_ridge: Smallest ridge at which log-determinants and variances are accurate.
+        of_quad: Bound of the rounding error of ``quad`` and ``rss``, in squared units of y; zero if
+            they are computed as sums of squares.
+        of_coordinates: Error of the kernel because coordinates are rounded, relative to
             ``k(x, x)``.
     """
 
@@ -87,7 +89,7 @@ class Error:
 
     @property
     def terms(self) -> int:
-        """Number of terms of the longest sum of the algebra, in which rounding piles up."""
+        """Number of terms of the longest sum in the linear algebra, for ``rounding``."""
         return self.state.n
 
     @property
@@ -96,10 +98,7 @@ class Error:
         return Rounding.of_algebra(self.terms, self.state.trace, self.of_coordinates)
 
     def of_kernel(self) -> float:
-        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``.
-
-        It is zero if the formula is known.
-        """
+        """Return the assumed error of the kernel, relative to ``k(x, x)``; 0 for a known formula."""
         kernel = self.state.kernel
         locations = self.state.locations
         if kernel is None or locations is None:
@@ -113,9 +112,9 @@ class Error:
     def negative_eigenvalue(self) -> float:
         """Return the least eigenvalue of the kernel matrix if it is below zero beyond rounding, else 0.
 
-        A negative one proves that the function is no kernel. The matrix is that of the locations,
-        without ridge; of a sketch up to ``MOST_TESTED`` locations. O(n^2) for each new location;
-        nothing is computed where a theorem says that the function is a kernel.
+        A negative one proves that the function is no kernel. The matrix is K without the ridge, at
+        all locations, for a sketch at the first ``MOST_TESTED``. It costs O(n^2) for each new
+        location, and nothing where a theorem says that the function is a kernel.
         """
         state = self.state
         if state.locations is None or state.batch_shape or is_positive_definite(state.kernel):

@@ -1,4 +1,4 @@
-"""Numerical rules that all posteriors share: blocks of points, kernel columns, rounding."""
+"""Numerical rules of all posteriors: sizes of blocks, kernel columns, and limits of rounding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def as_ridges(ridges: Any) -> list[float]:
 
 
 def keep_latest(values: dict[float, T], ridge: float, value: T, most: int) -> None:
-    """Keep the value of a ridge as the latest one; of more than ``most`` the oldest is dropped."""
+    """Store the value of a ridge as the latest; drop the oldest if there are more than ``most``."""
     values.pop(ridge, None)
     values[ridge] = value
     if len(values) > most:
@@ -41,7 +41,7 @@ def keep_latest(values: dict[float, T], ridge: float, value: T, most: int) -> No
 
 
 def block_of(on_cpu: int, device: torch.device) -> int:
-    """Return the number of entries computed at once: on other devices half a gigabyte."""
+    """Return the number of entries computed at once: ``on_cpu``, or half a gigabyte elsewhere."""
     return on_cpu if device.type == "cpu" else 2**26
 
 
@@ -53,14 +53,14 @@ def in_chunks(
     Args:
         moments: Returns mean and variance [r] at some of the points, [r d].
         X: The points.
-        size: Points of a chunk; temporaries stay that small.
+        size: Number of points in a chunk, which limits the size of temporaries.
     """
     if len(X) <= size:
         return moments(X)
     if X.requires_grad:
         means, variances = zip(*map(moments, X.split(size)), strict=True)
         return torch.cat(means), torch.cat(variances)
-    # Results in one piece: between freed temporaries, chunks would fragment the heap without bound.
+    # Allocated in one piece: results of chunks between freed temporaries would fragment the heap.
     mean = X.new_empty(len(X))
     variance = X.new_empty(len(X))
     for start in range(0, len(X), size):
@@ -90,7 +90,7 @@ def kernel_columns(k: DenseKernel, rows: Tensor, X: Tensor) -> Tensor:
     """Return ``k(rows, X)`` [m q] for rows [m d] and X [q d], differentiable once in X.
 
     Raises:
-        InvalidInput: A gradient is wanted of a kernel that has none.
+        InvalidInput: A gradient is needed, and the kernel has none.
     """
     if not (X.requires_grad and torch.is_grad_enabled()):
         return k(rows, X)
@@ -107,22 +107,17 @@ def kernel_columns(k: DenseKernel, rows: Tensor, X: Tensor) -> Tensor:
 def clamped(
     variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor
 ) -> Tensor:
-    """Return variances raised to ``ridge / (ridge + Tr K) k(x, x)``, their least exact value.
+    """Return variances raised to ``ridge / (ridge + Tr K) k(x, x)``, a lower bound of exact ones.
 
-    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least that part of the
-    prior variance (Durand et al. 2018, Sec. 2).
-
-    Args:
-        variance: Computed variances [...].
-        prior: ``k(x, x)``, [...].
-        ridge: The ridge.
-        trace: ``Tr K``, [].
+    K has no eigenvalue above its trace, so the data leave at least this part of the prior variance
+    (Durand et al. 2018, Sec. 2). A smaller computed variance [...] is a rounding error. ``prior``
+    is ``k(x, x)`` [...], and ``trace`` is ``Tr K``, [].
     """
     return variance.clamp_min(ridge / (ridge + trace) * prior.detach())
 
 
 def warn_below_precision(ridge: float, least: float) -> None:
-    """Warn of a ridge below ``least``, the smallest one without visible rounding."""
+    """Warn of a ridge below ``least``, below which rounding errors are visible."""
     if ridge < least:
         warnings.warn(
             f"ridge = {ridge:.3g} is below {least:.3g}, the precision of the kernel in this dtype: "

@@ -1,11 +1,11 @@
 """The interface of a posterior, which confidences, views and models read.
 
-``Posterior`` remembers the data; ``state.at(ridge)``, a ``PosteriorAt``, has the numbers at one
-ridge, and ``state.across(X)``, an ``AllRidges``, has them at many ridges. Notation: K is the kernel
-matrix of the n observations, y their targets, E = K - K~ the error of an approximate kernel matrix
-K~ (zero for exact posteriors). Observations of weights w count as ``sqrt(w) k(x, .)`` and ``sqrt(w)
-y``: K, E and y stand for ``W^1/2 K W^1/2``, ``W^1/2 E W^1/2`` and ``W^1/2 y``, and residuals are
-weighted (docs/theory/observations.md).
+``Posterior`` remembers the data. ``state.at(ridge)``, a ``PosteriorAt``, has the numbers at one
+ridge; ``state.across(X)``, an ``AllRidges``, has them at many ridges. Notation: K is the kernel
+matrix of the n observations, y are their targets, and E = K - K~ is the error of an approximate
+kernel matrix K~ (zero for exact posteriors). An observation of weight w counts as ``sqrt(w) k(x,
+.)`` and ``sqrt(w) y``. So with weights W, K stands for ``W^1/2 K W^1/2``, E for ``W^1/2 E W^1/2``
+and y for ``W^1/2 y``, and residuals are weighted (docs/theory/observations.md).
 
 On paper                                            | in code
 ``mean(x) = k(x)'(K + ridge I)^-1 y``               | ``PosteriorAt.predict``
@@ -16,23 +16,22 @@ On paper                                            | in code
 ``Tr K (K + ridge I)^-1``                           | ``PosteriorAt.effective_dimension``
 ``Tr E``, a bound of the operator norm of E         | ``Error.trace``, ``Error.norm``
 
-The formulas stand in exact/kernel_ridge.py (Cholesky factor), resolvent.py (many ridges), sketch/
-(DTC) and views/.
+The formulas are computed in exact/kernel_ridge.py (Cholesky factor), resolvent.py (many ridges),
+sketch/ (DTC) and views/.
 
-What happens when a row is added: ``update(X, y)`` checks the row (``check_data``), appends it to
-what the class keeps of the data, and calls ``changed()``, which replaces ``version`` and forgets
-the numbers at all ridges. Whatever follows a posterior (views, bounds, models) compares
-``version``.
+When a row is added, ``update(X, y)`` checks it (``check_data``), stores it, and calls
+``changed()``. This replaces ``version`` and forgets the numbers at all ridges. Views, bounds and
+models compare ``version`` to notice the change.
 
-* ``KernelRidge`` (exact/) computes nothing more until ``at(ridge)`` is called: then ``factor``
-  appends the row to the Cholesky factor, O(n^2). Once many rows repeat others they are merged, and
+* ``KernelRidge`` (exact/) computes nothing more until ``at(ridge)`` is called. Then ``factor``
+  appends the row to the Cholesky factor, O(n^2). Once many rows repeat others, they are merged and
   the factor is computed again, O(n^3).
-* ``NystromRidge`` (sketch/data.py lists the five steps) updates the square root of M^-1, B B' and
-  B y at once, O(m^2). It costs O(n m + m^2) if the row becomes an inducing point, and
+* ``NystromRidge`` (sketch/data.py lists the five steps) updates B B', B y and the square root of
+  M^-1 at once, O(m^2). It costs O(n m + m^2) if the row becomes an inducing point, and
   O(n m^2 + m^3) if all inducing points are chosen again.
 
-A new posterior subclasses ``Posterior`` and ``PosteriorAt``; tests/third_party_posterior.py is one
-in full, docs/extending.md explains it, and tests/laws has the laws that both must obey.
+A new posterior subclasses ``Posterior`` and ``PosteriorAt``. docs/extending.md explains it,
+tests/third_party_posterior.py is a complete example, and tests/laws has the laws that it must obey.
 """
 
 from __future__ import annotations
@@ -56,19 +55,19 @@ from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function, PriorPath, draw_prior, joint_draws
 
 _MOST_RIDGES = 8
-"""Ridges whose ``PosteriorAt`` is kept until the posterior changes."""
+"""Number of ridges whose ``PosteriorAt`` is kept until the posterior changes."""
 
 MOST_JOINT = 2048
-"""Points whose joint covariance is decomposed."""
+"""Largest number of points whose joint covariance is decomposed for draws."""
 
 
 class PosteriorAt(ABC):
     """The numbers of a posterior at one ridge: mean, variance, log-determinant and others.
 
-    What ``state.at(ridge)`` returns; it is valid until the posterior changes. A subclass defines
-    the abstract methods, which begin with ``self.state.check(X)`` if they take points; ``predict``
-    and ``covariance`` have gradients in X. It may define ``factored``, ``compute_draws`` and
-    ``compute_drawn_function``.
+    ``state.at(ridge)`` returns it. It is valid until the posterior changes. A subclass defines the
+    abstract methods; those that take points begin with ``self.state.check(X)``. ``predict`` and
+    ``covariance`` have gradients in X. A subclass may also define ``factored``, ``compute_draws``
+    and ``compute_drawn_function``.
 
     Args:
         state: The posterior.
@@ -104,10 +103,9 @@ class PosteriorAt(ABC):
         """Return ``Tr K (K + ridge I)^-1``, [], the sum of the leverages ``variance / ridge``."""
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean [... q] at X [... q d], and U, V [... r q].
+        """Return the mean [... q] at X [... q d], and U, V [... r q] with ``covariance = prior - U'V``.
 
-        The covariance among X is ``prior - U'V``. By default r = q and V is the identity; a
-        posterior of low rank overrides it.
+        By default r = q and V is the identity. A posterior of low rank overrides this method.
         """
         mean, _ = self.predict(X)
         explained = self.state.prior(X, X) - self.covariance(X, X)
@@ -117,9 +115,8 @@ class PosteriorAt(ABC):
     def draw(self, X: Tensor, count: int = 1, generator: torch.Generator | None = None) -> Tensor:
         """Return joint draws [count N] of the function at X [N d], less its mean.
 
-        Sketched posteriors take any N, in O(N m^2 + count N m); others up to ``MOST_JOINT`` points
-        jointly, in O(N^3), and more of them as functions. No N x N matrix is formed for more points
-        than that.
+        A sketched posterior takes any N, in O(N m^2 + count N m). Others draw up to ``MOST_JOINT``
+        points jointly, in O(N^3), and more points as functions, without an N x N matrix.
 
         Args:
             X: Points [N d].
@@ -127,8 +124,7 @@ class PosteriorAt(ABC):
             generator: Source of randomness, on the CPU; None for torch's global one.
 
         Raises:
-            InvalidInput: X or count cannot be used, or there are too many points for such a
-                posterior.
+            InvalidInput: X or count cannot be used, or there are too many points for this posterior.
         """
         count = checks.whole("count", count, 1)
         self.state.check(X)
@@ -150,7 +146,7 @@ class PosteriorAt(ABC):
         """Return a draw of the function less its mean, [... d] -> [...], differentiable anywhere.
 
         Args:
-            like: Any points [... d] of the dtype, device and columns of those to come.
+            like: Any points [... d] with the dtype, device and columns of later arguments.
             generator: Source of randomness, on the CPU; None for torch's global one.
 
         Raises:
@@ -170,8 +166,8 @@ class PosteriorAt(ABC):
 class LowRankPosteriorAt(PosteriorAt):
     """The base of posteriors at one ridge with ``covariance = prior - U'V``, [r q] factors U, V.
 
-    A subclass defines ``factored``, which checks its points, and the other methods but
-    ``covariance``.
+    A subclass defines ``factored``, which checks its points, and the other abstract methods;
+    ``covariance`` is computed here.
     """
 
     @abstractmethod
@@ -215,7 +211,7 @@ class PriorAt(LowRankPosteriorAt):
 class Columns(Stateful, ABC):
     """Mean and variance of a posterior at fixed points, updated with every observation.
 
-    What ``Posterior.columns`` returns, for ``FixedPoints``.
+    ``Posterior.columns`` returns it, for the view ``FixedPoints``.
 
     Args:
         state: The posterior.
@@ -240,7 +236,7 @@ class Columns(Stateful, ABC):
 
 
 class LeastSquares(NamedTuple):
-    """The misfit of a function f to all observations, as a sum over rows of equal location.
+    """The data of the misfit of a function f to all observations, a sum over distinct locations.
 
     ``|y - f(X)|^2 = within + sum_r counts_r (y_r - f(X_r))^2``.
 
@@ -258,7 +254,7 @@ class LeastSquares(NamedTuple):
 
 
 class RidgeSchedule(Stateful, ABC):
-    """Rule by which the ridge of an ``AdaptiveRidge`` follows the data.
+    """The rule that chooses the ridge of an ``AdaptiveRidge`` from the data.
 
     Attributes:
         ridge: The ridge after the data so far.
@@ -270,30 +266,29 @@ class RidgeSchedule(Stateful, ABC):
 
     @abstractmethod
     def update(self, state: Posterior) -> None:
-        """Take in the observation that was added to ``state`` since the last update."""
+        """Learn the observation that was added to ``state`` since the last update."""
 
 
 class Posterior(Stateful, ABC):
     """The posterior of a function given everything observed so far, by kernel ridge regression.
 
-    In the GP reading it is the posterior of a Gaussian process whose noise variance is the ridge;
-    it is updated in place and has no hyper-parameters to fit. A confidence turns it into bounds,
-    and ``kbo.models.PosteriorGP`` into a BoTorch model.
+    It equals the posterior of a Gaussian process whose noise variance is the ridge. It is updated
+    in place and has no hyper-parameters to fit. A confidence turns it into bounds, and
+    ``kbo.models.PosteriorGP`` into a BoTorch model.
 
     Arguments of this type are called ``state``, in ``kbo.models`` and ``kbo.optimize`` also
     ``posterior``. Where there is a ``state``, ``posterior`` is read from it: a ``PosteriorAt``, or
     an ``AllRidges``.
 
-    Its members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``,
-    ``provenance``, ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``,
-    ``across`` and ``predict``; bounds also read ``like``, ``batch_shape``, ``observed``,
-    ``schedule``, ``locations`` and ``least_squares``. Points are the rows of X, of any batch shape.
+    Users read ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``, ``provenance``,
+    ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``, ``across`` and
+    ``predict``. Bounds also read ``like``, ``batch_shape``, ``observed``, ``schedule``,
+    ``locations`` and ``least_squares``. Points are the rows of X, of any batch shape.
 
     A subclass defines the abstract members, sets ``like`` with the first data, and calls
-    ``changed`` at the end of every change. It copies what it keeps of kernel and data, and writes
-    no tensor in place, because forks share them. ``at`` is the same for all: it calls
-    ``compute_at``, which a subclass defines. The attributes below and the members under "What a
-    subclass may define" have defaults.
+    ``changed`` at the end of every change. It keeps copies of kernel and data, and writes no tensor
+    in place, because forks share them. It does not override ``at``, which calls its ``compute_at``.
+    The attributes below and the members under "What a subclass may define" have defaults.
 
     Args:
         ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
@@ -302,13 +297,11 @@ class Posterior(Stateful, ABC):
         InvalidInput: The ridge is not a finite number above zero.
 
     Attributes:
-        like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are
-            unknown.
+        like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 before them.
         kernel: The GPyTorch kernel of the prior; None if there is none.
-        provenance: Assumptions of theorems that were given up.
-        batch_shape: Batch shape of the data; empty unless they include batches of hypothetical
-            observations. Mean and variance at X [... q d] have the batch shape to which that of X
-            and this one broadcast.
+        provenance: Assumptions of theorems that the data do not meet.
+        batch_shape: Batch shape of the data; empty without batches of hypothetical observations. It
+            broadcasts with the batch shape of the points X [... q d] of a prediction.
         anchors: The inducing points [m d] that span an approximate posterior; None if it is exact.
         needs_refresh: Whether a frozen fork has so many observations that its inducing points
             should be chosen again.
@@ -355,21 +348,21 @@ class Posterior(Stateful, ABC):
         Args:
             X: Points [r d].
             y: Targets [r].
-            weights: Weights [r] above 0; ones if omitted. Where ``ridge`` is the noise variance, or
-                ``noise_std`` the level that a confidence assumes, weight w stands for an
-                observation of variance ``ridge / w``, of level ``noise_std / sqrt(w)``.
+            weights: Weights [r] above 0; ones if omitted. An observation of weight w has the noise
+                variance ``ridge / w``, if ``ridge`` is the noise variance; for a confidence its
+                noise level is ``noise_std / sqrt(w)``.
 
         Raises:
-            InvalidInput: Wrong shape, dtype or device, or values that are not finite, or weights
-                that are not above 0; nothing is added.
+            InvalidInput: A shape, dtype or device is wrong, a value is not finite, or a weight is
+                not above 0. Then nothing is added.
         """
 
     @abstractmethod
     def compute_at(self, ridge: float) -> PosteriorAt:
         """Return the numbers at one ridge, computed anew.
 
-        ``at`` calls it, after a check of the ridge and only if there are data, and keeps what it
-        returns until the posterior changes.
+        ``at`` calls it only if there are data, after a check of the ridge. It keeps the result
+        until the posterior changes.
         """
 
     # What a subclass may define
@@ -402,7 +395,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def least_squares(self) -> LeastSquares | None:
-        """The misfit that the regression minimises; None if it is approximate, or without data."""
+        """The misfit that an exact regression minimises; None if approximate or without data."""
         return None
 
     @property
@@ -418,7 +411,7 @@ class Posterior(Stateful, ABC):
         return None
 
     def fork_frozen(self) -> Posterior:
-        """Return a fork for hypothetical observations: its ridge and inducing points stay."""
+        """Return a fork for hypothetical observations, with fixed ridge and inducing points."""
         return self.fork()
 
     def move_ridge(self, ridge: float) -> None:
@@ -469,7 +462,7 @@ class Posterior(Stateful, ABC):
     def negative_eigenvalue(self, X: Tensor, tolerance: float) -> float:
         """Return the least eigenvalue of ``prior(X, X)`` if it is below ``-tolerance``, else 0.
 
-        O(n^2) for each location that follows those of the last call, O(n^3) for others.
+        It costs O(n^2) for each location appended to those of the last call, O(n^3) for others.
 
         Args:
             X: Locations [n d], in float64.
@@ -493,8 +486,8 @@ class Posterior(Stateful, ABC):
         """Change entries of ``provenance``, also of later forks.
 
         Args:
-            *caveats: Reasons, in words, why no theorem covers bounds on these data, which only the
-                caller knows: for example that a kernel was changed after the data had come.
+            *caveats: Reasons, in words, that only the caller knows and for which no theorem covers
+                these data, for example "the kernel was changed after the data had come".
             **changes: Entries of ``Provenance``, for example ``unit_variance=0.01``.
         """
         reasons = [checks.text("a caveat", reason) for reason in caveats]

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Provenance:
-    """What the data of a posterior do not satisfy of the assumptions of theorems.
+    """The assumptions of theorems that the data of a posterior violate.
 
     A confidence compares it with what its own theorem covers (``Confidence.objections``).
 
     Attributes:
-        hypothetical: Whether some observations are hypothetical: then no bound is a theorem.
+        hypothetical: Whether some observations are hypothetical: then no bound is proved.
         weighted: Whether an observation has another weight than 1.
         ridge_moved: Whether the ridge was, or may have been, moved after data had come.
         unit_variance: The noise variance of an observation of weight 1, if variances were given;
             else None.
-        repeats: Number of observations that repeated a location, and of those that repeated exactly
-            its last value too; zero if not counted.
+        repeats: Number of observations at an earlier location, and how many of these have exactly
+            its last value too; zeros if not counted.
         caveats: Other reasons, in words, why no theorem covers bounds on these data.
     """
 

@@ -1,7 +1,7 @@
 """``H(a)^-1 = (K + a I)^-1`` for every ridge a, from one eigendecomposition.
 
-The first n0 rows K0 = Q diag(l) Q' are decomposed once; the b rows that came later are a border
-whose columns C are rotated by Q':
+The first n0 rows, ``K0 = Q diag(l) Q'``, are decomposed once. The b later rows form a border, whose
+columns C are rotated by Q':
 
     H(a) = [[diag(l) + a, C], [C', T]],     T = D + a I,     S = T - C' diag(1 / (l + a)) C.
 
@@ -14,9 +14,9 @@ On paper                                                   | in code
 ``y'(I + K / a)^-1 y = constant + a y'H^-1 y``             | ``Resolvent.shifted``
 ``|y - mean(X)|^2 = constant + a^2 |H^-1 y|^2``            | ``Resolvent.rss``
 
-``spectral_ridges.py`` has mean and covariance of points. Two posteriors use this: the exact one
-(exact/eigenbasis.py), and the sketched one, which is exact for the kernel matrix B'B and has no
-border (``NystromSpectrum``, sketch/nystrom.py).
+``spectral_ridges.py`` computes mean and covariance of points. Two posteriors use this file: the
+exact one (exact/eigenbasis.py) and the sketched one (``NystromSpectrum``, sketch/nystrom.py), which
+is exact for the kernel matrix B'B and has no border.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kbo.kernels import DenseKernel
 from kbo.regression.numerics import block_of
 
 _BLOCK = 2**20
-"""Numbers of the largest temporary, ridges x border x basis."""
+"""Entries of the largest temporary, ridges x border x basis."""
 
 
 class Shifted(NamedTuple):
@@ -89,7 +89,7 @@ class Resolvent(Stateful, ABC):
 
         Args:
             ridges: a.
-            checked: Whether a ridge without a factor is an error; it is NaN otherwise.
+            checked: Whether a matrix without a Cholesky factor is an error; otherwise it is NaN.
         """
         ridges = ridges.to(self.values)
         y, y_border = self.target
@@ -116,7 +116,7 @@ class Resolvent(Stateful, ABC):
         return self.constant + ridges * form
 
     def grid(self, ridges: Sequence[float]) -> Shifted:
-        """Return ``H(a)`` at ridges. The latest is kept, since several numbers are read in turn."""
+        """Return ``H(a)`` at ridges; the last result is kept for several reads in turn."""
         key = tuple(ridges)
         latest = self._latest  # read once: another thread may replace it
         if latest is None or latest[0] != key:
@@ -143,9 +143,9 @@ class Resolvent(Stateful, ABC):
     def quadratic_forms(self, p: Tensor, p_border: Tensor) -> Callable[[float], np.ndarray]:
         """Return ``P'H^-1 P`` of y and p [n0 q], [1+q 1+q], as a function of one ridge.
 
-        On the host, where few points cost less than the calls of PyTorch for them; NaN where H has
-        no factor. With ``V = [C, P]`` in the basis, ``[[T, .], [P_border', 0]] - V' diag(W) V``
-        holds S, e and the first sum of the form.
+        It computes on the host, which is faster for few points than calls of PyTorch. It is NaN
+        where H has no factor. With ``V = [C, P]`` in the basis, ``[[T, .], [P_border', 0]] - V'
+        diag(W) V`` contains S, e and the first sum of the form.
         """
         values, C, D, y, y_border = devices.on_host(self.values, self.C, self.D, *self.target)
         points, points_border = devices.on_host(p, p_border)

@@ -1,7 +1,7 @@
 """Draws from a posterior, less its mean: over finite sets of points, and as functions.
 
-Functions can be evaluated, and differentiated, anywhere. Notation: h is a draw from the prior. A
-draw of the posterior, less its mean, is h plus an update by the data.
+A drawn function can be evaluated, and differentiated, anywhere. Notation: h is a draw from the
+prior. A draw of the posterior, less its mean, is h plus an update by the data.
 
 On paper                                             | in code
 ``h(x) = phi(x)'e``, phi random features              | ``draw_prior``
@@ -9,21 +9,19 @@ On paper                                             | in code
 ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``                   | ``sketch.nystrom.NystromAt``
 
 with eps_i ~ N(0, ridge / c_i) and w ~ N(0, ridge M^-1). The second line is Matheron's rule (Wilson
-et al. 2020, Sec. 3). Every draw has random features of its own, and the update is linear in h. So
-the covariance of drawn functions is that of the posterior, however few features there are; with
-more features a draw is nearer to a Gaussian one. It is farther from that on a sketch whose
-dictionary explains little: there the residual of 1024 features at the inducing points has heavy
-tails. Draws over finite sets are Gaussian.
+et al. 2020, Sec. 3). Every draw has its own random features, and the update is linear in h. So
+drawn functions have exactly the covariance of the posterior, for any number of features. Their law
+is only nearly Gaussian: the more features, the nearer. On a sketch whose dictionary explains little
+it has heavy tails. Draws over finite sets are Gaussian.
 
 A joint draw over N points needs an N x N covariance and O(N^3) work. Where that is too much:
 
 * A sketched posterior is ``z(x)'w + r(x)`` with Gaussian feature weights w of covariance ``ridge
-  M^-1`` and a residual r of covariance ``k(x, x') - z(x)'z(x')``. Draws have the joint law of the
-  first part, which carries the data, and the variances of the second, drawn independently for every
-  point. So every marginal is exactly that of the DTC posterior, which is all that the proofs of
-  Thompson sampling over finite sets use (Durand et al. 2018, Sec. 6.4: each point within its width,
-  a union bound over points, and one point that is optimistic often enough).
-* An exact posterior is drawn as a function, which is evaluated anywhere in O(n) per point.
+  M^-1`` and a residual r of covariance ``k(x, x') - z(x)'z(x')``. The first part, which carries the
+  data, is drawn jointly; the second is drawn independently for every point, with the right
+  variance. So every marginal is exactly that of the DTC posterior. The proofs of Thompson sampling
+  over finite sets use only the marginals (Durand et al. 2018, Sec. 6.4).
+* An exact posterior is drawn as a function, at O(n) per point.
 """
 
 from __future__ import annotations
@@ -43,22 +41,22 @@ from kbo.errors import InvalidInput
 from kbo.regression.numerics import block_of
 
 _FEATURES = 1024
-"""Random features of a draw."""
+"""Number of random features of a draw."""
 
 _BLOCK = 2**19
-"""Features that are evaluated at once."""
+"""Number of feature values that are computed at once."""
 
 Function = Callable[[Tensor], Tensor]
-"""Values [N] at points [N d]. Drawn functions are objects: closures cannot be pickled."""
+"""Values [N] at points [N d]. Drawn functions are objects, because closures cannot be pickled."""
 
 
 @torch.no_grad()
 def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
     """Return draws [count N] with mean zero and covariance [N N].
 
-    They are products with its symmetric root, which is unique: eigenvectors alone have other signs
-    on another device.
-    Negative eigenvalues, which rounding causes, are set to zero.
+    They are products with the symmetric root of the covariance, which is unique. Eigenvectors are
+    not: their signs depend on the device. Negative eigenvalues, which rounding causes, are set to
+    zero.
     """
     values, vectors = torch.linalg.eigh(covariance)
     shape = (count, len(covariance))
@@ -110,14 +108,14 @@ def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None =
     """Return a draw h of the function from the prior, [N d] -> [N], by random features.
 
     Args:
-        kernel: An RBF or Matern kernel, on some of the columns or all, their multiples and sums.
-        like: A tensor [... d].
+        kernel: An RBF or Matern kernel, on some or all columns, or multiples and sums of these.
+        like: A tensor [... d] of the dtype and device of the points.
         generator: Source of randomness, on the CPU.
 
     Raises:
         InvalidInput: There are no random features for the kernel.
     """
-    # A scale kernel selects columns for all that it multiplies, whatever they would select alone.
+    # The columns of a scale kernel replace those of its base kernel.
     columns: Any = kernel.active_dims
     if columns is not None:
         columns = columns.to(like.device)
@@ -142,7 +140,7 @@ def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None =
 
 @dataclass(frozen=True)
 class _Sum:
-    """A multiple of a sum of draws, all of the same columns of the points (None for all)."""
+    """A multiple of a sum of draws, which read the same columns of the points (None for all)."""
 
     terms: tuple[Function, ...]
     scale: Tensor | float
@@ -157,7 +155,7 @@ class _Sum:
 
 @dataclass(frozen=True)
 class _FourierSeries:
-    """``sum_i a_i sin(v_i'x) + b_i cos(v_i'x)``.
+    """The function ``sum_i a_i sin(v_i'x) + b_i cos(v_i'x)``.
 
     Frequencies v are [_FEATURES/2 d], coefficients (a, b) [_FEATURES].
     """
@@ -181,7 +179,7 @@ def _draw_stationary(kernel: Any, like: Tensor, generator: torch.Generator | Non
     n_frequencies = _FEATURES // 2
     lengthscale = kernel.lengthscale.detach().double().cpu()  # [1 1] or [1 d]
     seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
-    # Scrambling and gamma variables take torch's global generator of the CPU, which stays as it is.
+    # Scrambling and gamma variables use torch's global generator; fork_rng restores it afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         uniform = sobol(n_frequencies, like.shape[-1], seed=None)

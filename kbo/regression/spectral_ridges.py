@@ -1,12 +1,13 @@
 """Mean and covariance of points at every ridge, from one eigendecomposition of the data.
 
-Notation as in resolvent.py; p is the kernel column of x in the basis and at the border.
+Used by ``across()``. Notation as in resolvent.py; p is the kernel column of x in the basis and at
+the border.
 
 On paper                                | in code
 ``mean(x) = p(x)'H^-1 y``               | ``SpectralRidges.grid``, ``at``
 ``cov(x, z) = k(x, z) - p(x)'H^-1 p(z)`` | ``SpectralRidges.grid``, ``at``
 
-A ridge costs O(n0 b (b + points)).
+Each ridge costs O(n0 b (b + points)).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kbo.regression.numerics import block_of, clamped, warn_below_precision
 from kbo.regression.resolvent import Resolvent, Shifted
 
 _BLOCK = 2**20
-"""Numbers of the largest temporary, basis x points."""
+"""Entries of the largest temporary, basis x points."""
 
 
 def spectral_ridges(state: Any, resolvent: Resolvent, X: Tensor | None) -> AllRidges:
@@ -58,7 +59,7 @@ def _without_points(state: Any, resolvent: Resolvent) -> SpectralRidges:
 
 
 class SpectralRidges(AllRidges):
-    """A posterior at any ridges through a ``Resolvent``.
+    """A posterior at any ridges, computed from a ``Resolvent``.
 
     Args:
         state: The posterior.
@@ -96,12 +97,12 @@ class SpectralRidges(AllRidges):
         return self._number(self.resolvent.rss(self._grid(ridges)))
 
     def _grid(self, ridges: Sequence[float]) -> Shifted:
-        """Return ``H(a)`` at ridges, with a warning where rounding shows."""
+        """Return ``H(a)`` at ridges, with a warning where rounding errors are visible."""
         warn_below_precision(min(ridges), self.state.error.least_ridge)
         return self._shifted(ridges)
 
     def _shifted(self, ridges: Sequence[float]) -> Shifted:
-        """Return ``H(a)`` at ridges; the error of a function that is no kernel says so."""
+        """Return ``H(a)`` at ridges; if it fails because k is no kernel, the error says so."""
         try:
             return self.resolvent.grid(ridges)
         except NotPositiveDefinite:
@@ -180,7 +181,7 @@ class SpectralRidges(AllRidges):
     def _joint(self, shifted: Shifted) -> tuple[Tensor, Tensor]:
         """Return mean [B g] and covariance [B g g].
 
-        At one ridge for all groups, or at one for each: the leading axis of ``shifted`` is 1 or B.
+        ``shifted`` has one ridge for all groups, or one for each: its leading axis is 1 or B.
         """
         C = self.resolvent.C
         y = self.resolvent.target[0]

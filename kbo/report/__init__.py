@@ -1,13 +1,17 @@
-"""Reports: a run as one HTML page, and its parts.
+"""Reports: a run as sentences, figures or one HTML page.
 
-``write`` makes the page, and ``plot`` figures of it. ``history`` replays a run, and the functions named ``draw_...``
-draw on given axes, for example in a notebook::
+``write`` makes the page, ``plot`` some of its figures, and ``history`` replays a run. The functions ``draw_...`` draw
+on given axes, for example in a notebook::
 
     figure, axes = kbo.report.picture()
     kbo.report.draw_band(axes, result, "learning_rate")
     kbo.report.finish(figure).savefig("band.png")
 
-Names, listed in ``__init__.pyi``, are imported when they are first used: those that draw need the extra "cli".
+``record``: a run as reports read it. ``replay``: its bounds after each trial. ``sensitivity``: importance.
+``summary`` and ``captions``: sentences. ``figures`` and ``plots``: figures. ``page``, ``rendering`` and ``live``: the
+page. ``audit``: trials of other tools, read by ``studies`` (Optuna), ``clients`` (Ax) and ``imported_table``.
+
+The public names are in ``__init__.pyi``. Each is imported when it is first used; those that draw need the extra "cli".
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""``kbo.audit``: estimates from the trials of another tool, or in a journal of kbo."""
+"""``kbo.audit``: estimates from the trials of another tool or of a journal."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ else:
 _STORAGES = (".db", ".sqlite", ".sqlite3")
 _TABLES = (".csv", ".txt", ".tsv")
 FOREIGN = (*_STORAGES, *_TABLES, ".json")
-"""File name suffixes of other tools."""
+"""Suffixes of files of other tools."""
 
 _ADVICE = "Give a storage of Optuna (.db), a client of Ax (.json), a table (.csv), or a journal of kbo (.jsonl)."
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Estimates from a history of trials, by the model of the practical setting, without guarantee.
+    """Estimates from a history of trials, by the model of the practical setting, without a guarantee.
 
     Attributes:
         source: The study, experiment, table or file.
         tool: The origin of the trials: "Optuna", "Ax", "the table" or "the journal".
-        reported: The name of the trial with the best observed value (of the first objective), and this value.
-        likely: The name of the trial that is likely to be the best; with several objectives, of the balanced one.
-        result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
+        reported: The name and the value of the trial with the best observed value (of the first objective).
+        likely: The name of the trial that is likely the best; with several objectives, of the balanced trial.
+        result: The trials as a result of kbo, with ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
             ``predict`` among others.
-        estimated: Lower bound, mean and upper bound at the trial with the best observed value; None without a bound.
-        margin: By how much the likely best trial is better than that one; None without a model, and with several
-            objectives.
+        estimated: Lower bound, mean and upper bound at the reported trial; None without a bound.
+        margin: The difference between the likely best trial and the reported one; None without a model, or with
+            several objectives.
         names: The names of the trials, in the order of ``result.trials``.
-        remark: The trials, rows and columns that are not used.
-        inferred: Whether the space is unknown, and its ranges are those of the trials.
-        observed: With several objectives, the names of the trials that no other dominates by observed values.
-        lucky: Those of them that others dominate by estimated true values.
+        remark: A text about trials, rows and columns that are not used.
+        inferred: Whether the search space is unknown; its ranges are then the ranges of the trials.
+        observed: With several objectives, the names of the trials that no other dominates in observed values.
+        lucky: The names in ``observed`` of trials that others dominate in estimated true values.
     """
 
     source: str
@@ -94,12 +94,12 @@ class Audit:
         return [*lines, *self._answers()]
 
     def _trials(self) -> str:
-        """Return the source of the trials, their number, and those that are not used or in question."""
+        """Return a sentence on the source and number of the trials, and on trials that are not used or doubtful."""
         sentence = f"{self.source}: {captions.trial_counts(self.result.trials)}{self.remark}"
         return sentence + summary.questioned(self.result, self.names)
 
     def _answers(self) -> summary.Lines:
-        """Return the lines of the result about more than the best trials."""
+        """Return the lines of the result that do not describe the best trials."""
         lines = summary.lines(self.result, "kbo.confirm", not self.inferred, self.names)
         return [line for line in lines if line[0] not in ("Trials", "Best", "Details")]
 
@@ -125,23 +125,23 @@ def audit(
     maximize: bool = False,
     bounds: Any = None,
 ) -> Audit:
-    """Say which trial of a history is likely the best, what more trials would bring, and which parameters matter.
+    """Estimate which trial of a history is likely the best, what more trials would gain, and which parameters matter.
 
     Args:
-        history: A study of Optuna or its storage, the URL or the SQLite file of that; a client of Ax, or the JSON file
-            that it was saved to; a DataFrame or CSV file with a column for each parameter and one of values; or a
-            journal of kbo (.jsonl). A column "sem" of a table, or user attribute of a trial, has standard errors of the
-            values.
+        history: The trials, as one of these: a study of Optuna or its storage, the URL or the SQLite file of the
+            storage; a client of Ax or the JSON file of a client; a DataFrame or CSV file with a column for each
+            parameter and one of values; a journal of kbo (.jsonl). Standard errors of the values are read from the
+            column "sem" of a table or the user attribute "sem" of a trial.
         study: The name of the study in a storage; needed if there are several.
         target: The column of values of a table; by default "value", "objective", "target", "loss" or "score".
-        maximize: Whether larger values of a table are better; the others have their own direction.
-        bounds: The search space of a table; see ``kbo.space.Space``. By default the ranges of the trials, on a
-            logarithmic scale where positive numbers differ by a factor of a hundred and half of them are in the first
-            fifth.
+        maximize: Whether larger values of a table are better; other histories have their own direction.
+        bounds: The search space of a table; see ``kbo.space.Space``. By default the ranges of the trials. A range is
+            then logarithmic if its numbers are positive, differ by a factor of a hundred, and half of them are in its
+            first fifth.
 
     Raises:
-        InvalidInput: None of these, or none of its trials can be used.
-        MissingExtra: The library that made it is not installed.
+        InvalidInput: The history is none of these, or none of its trials can be used.
+        MissingExtra: The library of the other tool is not installed.
 
     Example:
         >>> print(kbo.audit("sqlite:///studies.db", study="resnet"))
@@ -154,7 +154,7 @@ def _audited(trials: ImportedTrials) -> Audit:
     """Return the estimates from the trials of a history.
 
     Raises:
-        InvalidInput: No trial may be the best.
+        InvalidInput: No trial with a value is in the search space and keeps all limits.
     """
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
@@ -178,7 +178,7 @@ def _audited(trials: ImportedTrials) -> Audit:
         reported=(trials.names[best.number], best.value or 0.0),
         likely=trials.names[recommended.number],
         result=result,
-        estimated=result.predict(best.params),
+        estimated=result.interval(best.params),
         margin=margin,
         names=trials.names,
         remark=trials.remark,
@@ -189,7 +189,7 @@ def _audited(trials: ImportedTrials) -> Audit:
 
 
 def _no_best_trial(trials: ImportedTrials) -> str:
-    """Return the reason why no trial may be the best: none has a value in the space, or none keeps all limits."""
+    """Return the reason why there is no best trial: none has a value in the space, or none keeps all limits."""
     optimizer = trials.optimizer
     inside = optimizer.insight.quantities.allowed(optimizer.run.trials.complete)
     if not inside:
@@ -206,7 +206,7 @@ def _no_best_trial(trials: ImportedTrials) -> str:
 
 
 def _observed_front(result: Result, complete: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
-    """Return the trials on the observed front, and those of them that others dominate by estimates without noise.
+    """Return the trials on the observed front, and those among them that others dominate in estimated true values.
 
     Args:
         result: The result.
@@ -223,7 +223,7 @@ def _observed_front(result: Result, complete: Sequence[Trial]) -> tuple[list[Tri
 def _trials_of(
     history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any
 ) -> ImportedTrials:
-    """Return the trials of a history; arguments and errors as for ``audit``."""
+    """Return the trials of a history in an optimiser; arguments and errors as for ``audit``."""
     library = type(history).__module__.partition(".")[0]
     if library == "optuna":
         return studies.trials_of_study(history, study)

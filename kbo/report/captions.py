@@ -1,4 +1,4 @@
-"""Sentences of a page and of an audit besides the summary: on trials, pictures, failures and what was left out."""
+"""Sentences of pages and audits that are not in the summary: on trials, pictures, failures and data left out."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN
 from kbo.space import Params, Space
 
-_MORE = 20  # trials that the command to resume adds
-_LONGEST_REASON = 300  # characters of the reason of a failure
-_MOST_NAMED = 5  # trials left out whose names are shown
+_MORE = 20  # number of trials that the command to resume adds
+_LONGEST_REASON = 300  # largest number of characters of a failure's reason
+_MOST_NAMED = 5  # largest number of trials that are named
 
 _EXAMPLES = ("digits", "branin")
-"""Problems that ``kbo tune`` tunes without a script (``kbo.cli.examples``)."""
+"""Names of the problems that ``kbo tune`` has without a script (``kbo.cli.examples``)."""
 
 _MOST_OUTSIDE = 0.05
-"""Share of the values outside their expected range that is no reason to doubt the assumptions."""
+"""Largest share of values outside their expected ranges that does not refute the assumptions."""
 
 
 # The run and its trials
 
 
 def opening(record: Record) -> str:
-    """Return the origin of the trials, and the setting."""
+    """Return a sentence on the origin of the trials and the setting."""
     if record.history is not None:
         direction = "smaller"
         if record.maximize:
@@ -56,7 +56,7 @@ def opening(record: Record) -> str:
 
 
 def trial_counts(trials: Sequence[Trial]) -> str:
-    """Return the number of trials, in all and for each status other than complete."""
+    """Return the number of all trials, and the number for each status other than complete, as text."""
     text = "1 trial"
     if len(trials) != 1:
         text = f"{len(trials)} trials"
@@ -68,7 +68,7 @@ def trial_counts(trials: Sequence[Trial]) -> str:
 
 
 def period(record: Record) -> str:
-    """Return the times of the first and the last event, as far as the journal has them."""
+    """Return the times of the first and the last event, as text; empty if the journal has no times."""
     times = [event.time for event in record.events if event.time is not None]
     if not times or record.history is not None:
         return ""
@@ -85,13 +85,13 @@ def _minute(seconds: float) -> str:
 
 
 def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, int]) -> str:
-    """Return remarks on a trial for a table of trials.
+    """Return the remarks on a trial in a table of trials.
 
     Args:
         record: The run.
         trial: The trial.
-        recommended: Name of the recommended trial.
-        first: Number of the first trial with the same parameters, by the number of a trial that repeats it.
+        recommended: The name of the recommended trial.
+        first: By the number of each repeated trial, the number of the first trial with the same parameters.
     """
     best = record.best()
     remarks = []
@@ -120,7 +120,7 @@ def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, in
 
 
 def _reported(trial: Trial) -> str:
-    """Return the value that was reported before a correction, as an addition."""
+    """Return the value that was reported before a correction, in brackets; empty if there was none."""
     if trial.reported is None:
         return ""
     return f" (reported: {trial.reported:.6g})"
@@ -143,7 +143,7 @@ def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
     Args:
         record: The run.
         name: The parameter.
-        effect: Its effect; None if it is not known.
+        effect: The effect of the parameter; None if it is unknown.
     """
     sentence = (
         "The estimated value if only it changes; dots are results, whose other parameters differ."
@@ -160,11 +160,11 @@ def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
 
 
 def model_check(outside: int, expected: int) -> str:
-    """Return the verdict on the assumptions by the values that were outside their expected range.
+    """Return what the values outside of their expected ranges say about the assumptions.
 
     Args:
-        outside: Number of values outside.
-        expected: Number of values with an expected range.
+        outside: Number of values outside of their expected ranges.
+        expected: Number of values with an expected range, at least 1.
     """
     fact = (
         f"For each of {expected} values there was an interval of the objective before the value was observed. "
@@ -182,7 +182,7 @@ def model_check(outside: int, expected: int) -> str:
 
 
 def resume(record: Record) -> tuple[str, str]:
-    """Return a sentence on how to resume a run, and the command or the call."""
+    """Return a sentence on how to resume a run, and the command or the call that resumes it."""
     call = "kbo.minimize"
     if record.maximize:
         call = "kbo.maximize"
@@ -220,7 +220,7 @@ def reported_best(
     estimated: tuple[float, float, float] | None,
     of_changed: bool,
 ) -> str:
-    """Return the trial with the best observed value, of a changed space the best inside, and the interval there."""
+    """Return a sentence on the trial with the best observed value (in the present space) and the interval there."""
     text = f"{tool} has {value:.4g} as the best value, of trial {trial}"
     if of_changed:
         text = f"{tool} has {value:.4g} as the best value inside the present search space, of trial {trial}"
@@ -230,7 +230,7 @@ def reported_best(
 
 
 def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | None) -> str:
-    """Return the trial that is likely the best, and the probability that it is better than the reported one."""
+    """Return a sentence on the likely best trial, and the probability that it is better than the reported one."""
     if trial == reported:
         return f"the same trial: {format_params(params)}"
     text = f"trial {trial}: {format_params(params)}"
@@ -240,7 +240,7 @@ def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | 
 
 
 def reported_front(tool: str, observed: Sequence[Any], lucky: Sequence[Any]) -> str:
-    """Return the trials on the observed front, and those of them that others dominate by estimates without noise."""
+    """Return a sentence on the observed front, and on its trials that others dominate in estimated true values."""
     text = f"{tool} has {len(observed)} trials that no other dominates: {_named(observed)}"
     if not lucky:
         return text
@@ -250,14 +250,14 @@ def reported_front(tool: str, observed: Sequence[Any], lucky: Sequence[Any]) -> 
 
 
 def trials_left_out(names: Sequence[Any], reason: str) -> str:
-    """Return the number of trials of a tool that are left out, the reason, and the first names."""
+    """Return the number of trials that are left out, the reason, and the first names; empty if there are none."""
     if not names:
         return ""
     return f", {len(names)} left out ({reason}: {_named(names)})"
 
 
 def _named(names: Sequence[Any]) -> str:
-    """Return the first names of trials."""
+    """Return the first names of trials, joined by commas."""
     text = ", ".join(map(str, names[:_MOST_NAMED]))
     if len(names) > _MOST_NAMED:
         text += ", ..."
@@ -265,14 +265,18 @@ def _named(names: Sequence[Any]) -> str:
 
 
 def values_guessed(values: Params) -> str:
-    """Return the values that parameters count as in trials that lack them."""
+    """Return the guessed values of parameters in trials that lack them, as text; empty without any."""
     if not values:
         return ""
     return f"; the latest trials count as {format_params(values)}, which they lack: a guess"
 
 
 def parameters_left_out(reasons: Mapping[str, str]) -> str:
-    """Return the parameters of a study that are left out, with the reason of each, by their names."""
+    """Return the parameters of a study that are left out, as text.
+
+    Args:
+        reasons: The reason for each parameter, by its name.
+    """
     text = ""
     for name, reason in reasons.items():
         text += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
@@ -280,10 +284,10 @@ def parameters_left_out(reasons: Mapping[str, str]) -> str:
 
 
 def rows_left_out(reasons: Mapping[int, str], places: Sequence[str]) -> str:
-    """Return the number of rows of a table that are left out, with the place and the reason of the first.
+    """Return the number of rows of a table that are left out, with place and reason of the first such row.
 
     Args:
-        reasons: The reason for each row that is left out, by its position.
+        reasons: The reason for each row that is left out, by the position of the row.
         places: The name of each row of the table.
     """
     if not reasons:
@@ -296,7 +300,7 @@ def rows_left_out(reasons: Mapping[int, str], places: Sequence[str]) -> str:
 def columns_left_out(
     counters: Sequence[str], constant: Sequence[str], unused: Sequence[str]
 ) -> str:
-    """Return the columns of a table that are not used.
+    """Return the columns of a table that are not used, as text.
 
     Args:
         counters: Columns that count the rows.
@@ -314,7 +318,7 @@ def columns_left_out(
 
 
 def inferred_ranges(space: Space) -> str:
-    """Return the statement that the ranges of a space are those of the trials, with the logarithmic ones."""
+    """Return the statement that the ranges of a space are those of the trials, and which are logarithmic."""
     logarithmic = [name for name, parameter in space.parameters.items() if parameter.log]
     text = "; ranges are those of the trials"
     if logarithmic:

@@ -1,4 +1,4 @@
-"""Trials of clients of Ax."""
+"""Trials of a client of Ax, for ``kbo.audit``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from kbo.integrations.ax.report import replayed
 _ADVICE = "Save it by client.save_to_json_file(path), with the version of Ax that reads it."
 
 _FORMULAS = ("Objective", "Constraint", "Derived")
-"""Parts of the names of classes of Ax whose texts are formulas, or names that Ax puts into formulas."""
+"""Parts of names of classes of Ax that contain formulas, or names that Ax puts into formulas."""
 
 _CODE = re.compile(r"[\w)\]]\s*\(|\*\*|<<|!")
-"""Signs that no linear formula has: calls, which could run any code, and operators that make numbers of any length."""
+"""Signs that no linear formula has: calls, which could run any code, and operators that make very long numbers."""
 
 
 def trials_of_client(history: Any) -> ImportedTrials:
-    """Return the trials of a client, or of the JSON file that it was saved to, whatever strategy proposed them."""
+    """Return the trials of a client, with any strategy, or of its JSON file."""
     client = history
     source = "experiment of Ax"
     if isinstance(history, Path):
@@ -45,15 +45,15 @@ def trials_of_client(history: Any) -> ImportedTrials:
 
 
 def _check_formulas(entry: Any, path: Path, is_formula: bool = False) -> None:
-    """Check that formulas in a file of Ax, which Ax evaluates as Python, are linear.
+    """Check that all formulas in a file of Ax are linear, because Ax evaluates them as Python code.
 
     Args:
-        entry: The contents of the file, or a value in them.
+        entry: The contents of the file, or a value in it.
         path: The file.
-        is_formula: Whether the texts of the entry may become parts of formulas.
+        is_formula: Whether texts in the entry may become parts of formulas.
 
     Raises:
-        InvalidInput: One is not.
+        InvalidInput: A formula may be no linear one.
     """
     if isinstance(entry, dict):
         kind = str(entry.get("__type"))

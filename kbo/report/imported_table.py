@@ -1,4 +1,4 @@
-"""Trials in a table with a row for each trial: a DataFrame or a CSV file."""
+"""Trials in a table with a row for each trial, a DataFrame or a CSV file, for ``kbo.audit``."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ import pandas as pd
 _TABLE = "Give a table with a column for each parameter and one of values."
 
 _VALUE_COLUMNS = ("value", "objective", "target", "loss", "score")
-"""Names of the column of values, if none is given."""
+"""Names of the column of values, in order of preference, if no name is given."""
 
 _ERROR_COLUMNS = ("measured.sem", "user_attrs_sem", SEM)
 """Names of the column of standard errors."""
 
 _PREFIXES = ("params.", "params_")
-"""Prefixes of parameter columns in tables of kbo and of Optuna; in others all columns are parameters."""
+"""Prefixes of parameter columns in tables of kbo and of Optuna. In other tables all columns may be parameters."""
 
 _COMPLETE = ("complete", "completed", "finished", "success", "succeeded")
-"""States of rows with a value, in a column "status" or "state"."""
+"""Entries of the column "status" or "state" in rows with a value."""
 
 _BOOKKEEPING = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
 """Columns of tables of kbo and Optuna that are neither parameters nor measurements."""
 
 _MOST_ARE_NUMBERS = 0.75
-"""Share of the entries of a column from which on it is one of numbers, and any other entry a mistake."""
+"""If a column has at least this share of numbers, all entries must be numbers."""
 
 _LEAST_COUNTED = 5
-"""Number of rows from which on a column that counts them is no parameter."""
+"""In a table of at least this number of rows, a column that counts the rows is no parameter."""
 
 _LOGARITHMIC = 100.0
-"""Ratio of the largest to the least positive number from which on a scale may be logarithmic."""
+"""A scale may be logarithmic if the ratio of the largest to the smallest number is at least this."""
 
 _SKEWED = 0.2
-"""Share of the range, from its lower end, in which half of the numbers are if their scale is logarithmic."""
+"""A scale may be logarithmic if half of the numbers are in this share of the range, from its lower end."""
 
 
 class _Columns(NamedTuple):
@@ -63,7 +63,7 @@ class _Columns(NamedTuple):
     Attributes:
         values: The column of values.
         errors: The column of standard errors; None if there is none.
-        parameters: The name of the parameter in each column of parameters.
+        parameters: The name of the parameter, by its column.
         counters: Columns that count the rows.
         unused: Columns that are neither parameters nor measurements.
     """
@@ -99,15 +99,15 @@ def trials_of_table(
 
     Args:
         table: The DataFrame.
-        source: Its name.
+        source: The name of the table.
         target: The column of values; None for one of the usual names.
         maximize: Whether larger values are better.
         bounds: The search space; None for the ranges of the rows.
         places: The name of each row in messages; None for "row" and its position from 0.
 
     Raises:
-        InvalidInput: The columns are not those of trials, or most entries of a column of parameters are numbers and
-            others are not.
+        InvalidInput: The table lacks a column, or most entries of a column of parameters are numbers and others are
+            not.
     """
     table = table.rename(columns=str).reset_index(drop=True)
     if places is None:
@@ -142,7 +142,7 @@ def trials_of_table(
 def _add_rows(
     optimizer: Optimizer, table: Any, rows: Any, columns: _Columns, left_out: dict[int, str]
 ) -> list[Any]:
-    """Add rows to an optimiser as trials, and return the names of these; refusals are added to ``left_out``."""
+    """Add rows to an optimiser as trials, and return the trials' names; refused rows are added to ``left_out``."""
     space = optimizer.space
     names = []
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
@@ -167,21 +167,21 @@ def _add_rows(
 
 
 def _value_in(entry: Any, parameter: Parameter) -> Any:
-    """Return the value of a parameter for an entry, which is a text if others in its column are no numbers."""
+    """Return the value of a parameter for an entry. A number can be text, if its column also has other texts."""
     if isinstance(entry, str) and entry not in parameter.options:
         return option(entry, parameter)
     return entry
 
 
 def _number_in(entry: Any) -> Any:
-    """Return the number in an entry; the entry itself if there is none."""
+    """Return the number in a text; any other entry is returned unchanged."""
     if isinstance(entry, str):
         return parsed(entry)
     return entry
 
 
 def _check_numbers(rows: Any, source: str, places: Sequence[str]) -> None:
-    """Check that no column of parameters has a few entries that are no numbers, as mistyped ones.
+    """Check that no column of parameters has numbers and a few other entries: these may be typing mistakes.
 
     Args:
         rows: The columns of parameters.
@@ -189,7 +189,7 @@ def _check_numbers(rows: Any, source: str, places: Sequence[str]) -> None:
         places: The name of each row.
 
     Raises:
-        InvalidInput: Most entries of a column are numbers, and another one is not.
+        InvalidInput: Most entries of a column are numbers, and an entry is not.
     """
     for name, column in rows.items():
         entries = column.dropna()
@@ -210,13 +210,13 @@ def _is_number(entry: Any) -> bool:
 
 
 def _check_distinct(names: Sequence[str], source: str) -> None:
-    """Raise InvalidInput if several columns have one name."""
+    """Raise InvalidInput if two columns have the same name."""
     if len(set(names)) < len(names):
         raise InvalidInput(f"{source} has several columns of one name: {checks.shown(names)}.")
 
 
 def _columns_of(table: Any, source: str, target: str | None, space: Space | None) -> _Columns:
-    """Return the columns of a table; without a search space all may be parameters, except those that count the rows."""
+    """Return the columns of a table by role. Without a search space, a column that counts rows is no parameter."""
     names = list(table.columns)
     _check_distinct(names, source)
     values = target
@@ -246,7 +246,7 @@ def _value_column(names: Sequence[str], source: str) -> str:
     """Return the column of values, by the usual names.
 
     Raises:
-        InvalidInput: No column has one of these.
+        InvalidInput: No column has one of the usual names.
     """
     for name in _VALUE_COLUMNS:
         if name in names:
@@ -257,7 +257,7 @@ def _value_column(names: Sequence[str], source: str) -> str:
 
 
 def _error_column(names: Sequence[str], space: Space | None) -> str | None:
-    """Return the column of standard errors, by the usual names; None without one that is no parameter."""
+    """Return the column of standard errors, by the usual names, unless a parameter has this name; otherwise None."""
     for name in _ERROR_COLUMNS:
         if name in names and (space is None or name not in space.parameters):
             return name
@@ -265,7 +265,7 @@ def _error_column(names: Sequence[str], space: Space | None) -> str | None:
 
 
 def _prefixed(names: Sequence[str]) -> dict[str, str]:
-    """Return the name of the parameter in each column that has a prefix for parameters, by the column."""
+    """Return the names of the parameters, by column, of the columns with a prefix for parameters."""
     parameters = {}
     for name in names:
         for prefix in _PREFIXES:
@@ -275,12 +275,12 @@ def _prefixed(names: Sequence[str]) -> dict[str, str]:
 
 
 def _incomplete(table: Any, parameters: Any, values: str) -> dict[int, str]:
-    """Return the reasons why rows have no value or not all parameters, by their positions.
+    """Return, by position, the reason why a row has no value or lacks a parameter.
 
     Args:
         table: The table.
-        parameters: Its columns of parameters.
-        values: The name of its column of values.
+        parameters: The columns of parameters.
+        values: The name of the column of values.
     """
     reasons: dict[int, str] = {}
     for name in ("status", "state"):
@@ -297,7 +297,7 @@ def _incomplete(table: Any, parameters: Any, values: str) -> dict[int, str]:
 
 
 def _is_bookkeeping(column: str) -> bool:
-    """Return whether a column of a table of kbo or Optuna describes the course of its trials."""
+    """Return whether a column of a table of kbo or Optuna is neither parameter nor measurement, such as a time."""
     return column in _BOOKKEEPING or column.startswith("system_attrs_")
 
 
@@ -309,7 +309,7 @@ def _counts_rows(values: Sequence[Any]) -> bool:
 
 
 def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
-    """Return the parameters of the columns of a table, constant ones left out."""
+    """Return the parameter of each column of a table; columns with one value are left out."""
     if rows.empty:
         raise InvalidInput(f"{source}: no row has a value and all of {', '.join(rows.columns)}.")
     parameters = {}
@@ -327,7 +327,7 @@ def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
 
 
 def _is_logarithmic(values: Sequence[Any]) -> bool:
-    """Return whether numbers are on a logarithmic scale: positive, far apart, and skewed."""
+    """Return whether numbers suit a logarithmic scale: they are positive, far apart, and skewed."""
     low = float(min(values))
     middle = float(median(values))
     high = float(max(values))

@@ -1,4 +1,4 @@
-"""The page of a run while it goes on, for browsers on the same machine."""
+"""The page of a running optimisation, served to browsers on the same machine."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from kbo.workers.processes import Processes
 from kbo.workers.threads import Threads
 
 _REST = 2.0
-"""Seconds between two pages for each second that one takes: they take a third of the time of one CPU at most."""
+"""Seconds of pause for each second that a page takes, so pages take at most a third of the time of one CPU."""
 
 _PAUSE = 0.1
-"""Seconds between checks whether there is a page to make."""
+"""Seconds between checks whether a new page is needed."""
 
 
 class Live:
     """Serve the page of a run while it goes on: an ``on_trial`` of ``minimize``.
 
-    The page is at ``address``, on 127.0.0.1 and so for this machine only. The address ends in a secret word, so that
-    other users of the machine cannot read it. The page refreshes itself without a reload, has no bounds of earlier
-    times, and says when the run has ended, unless Ctrl-C ended it. It is made in a process of its own beside the run:
-    while a browser shows it, again after new trials, with a few seconds or more in between.
+    The page is at ``address``, on 127.0.0.1, so only this machine can reach it. The address ends in a secret word, so
+    other users of the machine cannot read the page. The page refreshes itself without a reload. It has no bounds of
+    earlier times. At the end it says that the run has ended, unless Ctrl-C ended it. A separate process makes the page,
+    while a browser shows it, after new trials and with pauses of a few seconds or more.
 
     Args:
-        port: The port; by default a free one.
+        port: The port; 0 for any free port.
         title: The title of the page.
-        quiet: Whether not to print the address.
+        quiet: Whether the address is not printed.
 
     Attributes:
         address: The address for a browser; empty before the run.
@@ -85,7 +85,7 @@ class Live:
         return self
 
     def __call__(self, trial: Trial, result: Result) -> None:
-        """Take note of a trial that has ended."""
+        """Keep the result after a trial that has ended, for the next page."""
         self._result = result
         self._update = result, f"The run goes on; as of {_clock()}, after trial {trial.number}."
 
@@ -111,7 +111,7 @@ class Live:
         return self._page.encode()
 
     def _started_server(self, path: str) -> _Server:
-        """Return a server on the port, of the page at a path.
+        """Return a server on the port, with the page at a path.
 
         Raises:
             InvalidInput: The port is taken or not allowed.
@@ -131,7 +131,7 @@ class Live:
         return time.monotonic() < self._last_request + 3 * POLL
 
     def _make_pages(self) -> None:
-        """Make pages until the run has ended and the last one is made."""
+        """Make pages until the run has ended, and then the last page."""
         engine = Threads(1)
         if os.name == "posix":
             engine = Processes(1)
@@ -158,7 +158,7 @@ class Live:
         try:
             session.start(0, (cloudpickle.dumps(result), self._title, state))
             (outcome,) = session.wait()
-        except Exception as error:  # of the caller's own functions, when they are copied
+        except Exception as error:  # the caller's own functions cannot be copied
             return self._waiting(f"{state} The page cannot be made: {error_text(error)}")
         if outcome.value:
             return outcome.value
@@ -170,18 +170,18 @@ class Live:
 
 
 def _content(job: tuple[bytes, str, str]) -> str:
-    """Return the page of a pickled result, with a title and a state, in a process of its own."""
+    """Return the page of a job: a pickled result, a title and a state. This runs in the separate process."""
     result, title, state = job
     return pages.content_of(Record.of(pickle.loads(result)), title, live=state)
 
 
 def _clock() -> str:
-    """Return the time of day."""
+    """Return the time of day as text."""
     return f"{datetime.now():%H:%M:%S}"
 
 
 class _Server(ThreadingHTTPServer):
-    """A server that prints nothing about clients that leave before they have their page."""
+    """A server that prints nothing if a browser closes the connection early."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError):
@@ -189,7 +189,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers with the latest page at its path, which is secret."""
+    """A handler of requests: it returns the latest page at the secret path, and refuses others."""
 
     def __init__(self, page: Any, path: str, *arguments: Any) -> None:
         self._latest = page
@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0]
-        status = 403  # for pages of other hosts (rebinding), and for those who do not know the path
+        status = 403  # for requests under other host names (DNS rebinding), and for a wrong path
         page = b""
         is_known = secrets.compare_digest(self.path.encode(), self._path.encode())
         if is_known and host in ("127.0.0.1", "localhost"):

@@ -1,4 +1,4 @@
-"""The page of a tuning run. ``summary`` and ``captions`` have its sentences."""
+"""The HTML page of a tuning run, by a template. Its sentences are in ``summary`` and ``captions``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kbo.report.rendering import Hint, Picture, embed, render
 from kbo.report.replay import NOISE_MARGIN, miscoverage
 from kbo.space import Space
 
-_MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
+_MOST_TRIALS = 50  # number of rows of the tables of the best and of the last trials
 
 _IN_CARDS = (
     "Limits",
@@ -46,10 +46,10 @@ _IN_CARDS = (
     "Matters",
     "Details",
 )
-"""Lines of the summary that have a place of their own on the page."""
+"""Labels of lines of the summary that have their own place on the page."""
 
 _SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again`"
-"""The command and the call that evaluate the best trials again."""
+"""The commands and the call that evaluate the best trials again."""
 
 _VOCABULARY = {
     "format_params": format_params,
@@ -62,7 +62,7 @@ _VOCABULARY = {
     "summary": summary,
     "to_json": json.dumps,
 }
-"""Functions and constants that the template uses for every run."""
+"""Functions and constants that the template uses, the same for every run."""
 
 
 @isolated
@@ -74,18 +74,18 @@ def write(
     constraints: Sequence[Constraint] = (),
     title: str | None = None,
 ) -> Path:
-    """Write the results of a run and the assumptions of its bounds as one HTML page that needs no other file.
+    """Write the results of a run, and the assumptions of its bounds, as one HTML page that needs no other file.
 
     Args:
-        run: A result, an optimiser, or a journal (.jsonl).
-        page: Path of the page, a .html file; by default beside the run.
-        kernel: The kernel or the hypotheses of a journal in the certified setting, of which the journal holds
-            fingerprints only. Without them the page shows what the journal holds and says that bounds are missing.
-        constraints: Limits of such a journal that have kernels of their own, with these.
-        title: Title of the page; by default from the name of the file.
+        run: A result, an optimiser, or the path of a journal (.jsonl).
+        page: The path of the page, a .html file; by default beside the journal.
+        kernel: The kernel or the hypotheses of a journal in the certified setting, since the journal has only their
+            fingerprints. Without them the page has no bounds, and says so.
+        constraints: For such a journal, the limits that have their own kernels, with these kernels.
+        title: The title of the page; by default from the name of the file.
 
     Returns:
-        Path of the page.
+        The path of the page.
 
     Raises:
         InvalidInput: There is no such run, or the page cannot be written.
@@ -114,7 +114,7 @@ def write(
 
 
 def _target(journal: Path | None, page: str | os.PathLike[str] | None) -> Path:
-    """Return the path of the page of a run, by default beside its journal."""
+    """Return the path of a page, by default beside the journal of the run."""
     if page is not None:
         target = checks.path("page", page)
         if target.suffix not in (".html", ".htm"):
@@ -129,12 +129,12 @@ def _target(journal: Path | None, page: str | os.PathLike[str] | None) -> Path:
 
 
 def content_of(record: Record, title: str, *, live: str | None = None) -> str:
-    """Return the page of a run.
+    """Return the page of a run, as HTML.
 
     Args:
         record: The run.
-        title: Its title.
-        live: State of a run whose page is made while it goes on; such a page has no bounds of earlier times.
+        title: The title of the page.
+        live: For a page of a running optimisation, its state as text; such a page has no bounds of earlier times.
     """
     outcome = _outcome(record, is_live=live is not None)
     result = outcome.result
@@ -161,7 +161,7 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
 
 
 class _Outcome(NamedTuple):
-    """The result of a run, or why there is none.
+    """The result of a run, or the reason why there is none.
 
     Attributes:
         result: The result; None without bounds.
@@ -175,7 +175,7 @@ class _Outcome(NamedTuple):
 
 
 def _outcome(record: Record, is_live: bool) -> _Outcome:
-    """Return the result of a run. While it goes on, a gap is not proved, since that takes time."""
+    """Return the result of a run. While the run goes on, no gap is proved, since a proof takes time."""
     if record.optimizer is None:
         return _Outcome(None, record.obstacle)
     n_proof = PROOF
@@ -191,7 +191,7 @@ def _outcome(record: Record, is_live: bool) -> _Outcome:
 
 
 def _text_values(record: Record, outcome: _Outcome) -> dict[str, Any]:
-    """Return sentences and numbers about the result, by their names in the template."""
+    """Return sentences and numbers about the result, by name in the template."""
     result = outcome.result
     sentences = _sentences(record, result)
     headlines = {}
@@ -215,7 +215,12 @@ def _text_values(record: Record, outcome: _Outcome) -> dict[str, Any]:
 
 
 def _trial_values(record: Record, recommended: Any) -> dict[str, Any]:
-    """Return the tables of trials, by their names in the template; ``recommended`` is the name of a trial."""
+    """Return the tables of trials, by name in the template.
+
+    Args:
+        record: The run.
+        recommended: The name of the recommended trial; None if there is none.
+    """
     csv = text(record.trials, main_of(record.objectives)).encode()
     return {
         "columns": [*(name for name, _ in _columns(record)), "note"],
@@ -226,7 +231,7 @@ def _trial_values(record: Record, recommended: Any) -> dict[str, Any]:
 
 
 def _picture_values(record: Record, plots: Plots) -> dict[str, Any]:
-    """Return the pictures and what they rest on, by their names in the template."""
+    """Return the pictures and the data behind them, by name in the template."""
     pictures = {name: _pictures(plots.group(name)) for name in GROUPS if name != "overview"}
     n_outside, n_expected = miscoverage(plots.moments)
     return {
@@ -240,7 +245,7 @@ def _picture_values(record: Record, plots: Plots) -> dict[str, Any]:
 
 
 def _sentences(record: Record, result: Result | None) -> dict[str, str]:
-    """Return the lines of the summary by label; none without a result."""
+    """Return the sentences of the summary by label; empty without a result."""
     if record.history is not None:
         return dict(record.history.lines)
     if result is None:
@@ -249,7 +254,7 @@ def _sentences(record: Record, result: Result | None) -> dict[str, str]:
 
 
 def _below(sentences: Mapping[str, str]) -> dict[str, str]:
-    """Return the lines below the cards; a front has no cards."""
+    """Return the sentences that are shown below the cards; with a front there are no cards."""
     above = _IN_CARDS
     if "Front" in sentences:
         above = ("Trials", "Details")
@@ -257,7 +262,7 @@ def _below(sentences: Mapping[str, str]) -> dict[str, str]:
 
 
 def _numbers(result: Result | None) -> dict[str, Any]:
-    """Return the numbers that the bounds rest on, by their labels; none without bounds, and of several objectives."""
+    """Return the numbers behind the bounds, by label; empty without bounds, or with several objectives."""
     if result is None or not result.assumptions or result.front is not None:
         return {}
     assumptions = result.assumptions
@@ -281,7 +286,7 @@ def _numbers(result: Result | None) -> dict[str, Any]:
 
 
 def _lengthscales(posterior: Posterior, space: Space) -> dict[str, float]:
-    """Return the lengthscales by their labels; none if the kernel has not one of each feature column."""
+    """Return the lengthscales by label; empty unless the kernel has one for each feature column."""
     kernel = getattr(posterior, "kernel", None)  # not every posterior has one kernel
     lengthscales = getattr(kernel, "lengthscale", None)
     if lengthscales is None or lengthscales.numel() != space.columns:
@@ -301,7 +306,7 @@ def _pictures(group: Group) -> dict[str, Picture]:
 
 
 def _undrawn(record: Record, slices: Mapping[str, Picture]) -> list[str]:
-    """Return the parameters that vary and have no slice."""
+    """Return the names of parameters that vary and have no slice."""
     names = []
     for name, parameter in record.space.parameters.items():
         if parameter.columns and name not in slices:
@@ -310,7 +315,7 @@ def _undrawn(record: Record, slices: Mapping[str, Picture]) -> list[str]:
 
 
 def _reasons(record: Record) -> list[tuple[int, int, str]]:
-    """Return the number of trials, the last trial and the reason for each reason of failures, most frequent first."""
+    """Return for each reason of failures, most frequent first: number of trials, last such trial, and the reason."""
     failed = record.with_status("failed")
     last_trial = {captions.reason(trial): trial.number for trial in failed}
     counts = Counter(captions.reason(trial) for trial in failed)
@@ -318,7 +323,7 @@ def _reasons(record: Record) -> list[tuple[int, int, str]]:
 
 
 def _tables(record: Record, recommended: Any) -> dict[str, list[list[Any]]]:
-    """Return the rows of each table of trials by its caption: of all trials, or of a long run the best and the last."""
+    """Return the rows of each table of trials, by its caption."""
     first = repetitions(record.trials)
     columns = _columns(record)
     tables = {}
@@ -332,7 +337,10 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[list[Any]]]:
 
 
 def _selections(record: Record) -> dict[str, Sequence[Trial]]:
-    """Return the trials of each table by its caption. With several objectives no trial is the best."""
+    """Return the trials of each table, by its caption: all trials, or in a long run the best and the last ones.
+
+    With several objectives no trial is the best, so there is no table of the best.
+    """
     trials = record.trials
     if len(trials) <= 2 * _MOST_TRIALS:
         return {"All trials in the order of their numbers.": trials}
@@ -345,7 +353,7 @@ def _selections(record: Record) -> dict[str, Sequence[Trial]]:
 
 
 def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
-    """Return the columns of the tables of trials, without the notes: the name of each, and its cell for a trial."""
+    """Return the columns of the tables of trials, except the notes: the name, and a function from trial to cell."""
     value = heading(main_of(record.objectives))
     columns: list[tuple[str, Callable[[Trial], Any]]] = [
         ("trial", record.name),
@@ -353,7 +361,7 @@ def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
     ]
     measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
     if record.objectives:
-        measured.pop(value, None)  # of failed trials
+        measured.pop(value, None)  # failed trials have it
     columns += [(name, partial(_measurement, name)) for name in measured]
     columns += [(name, partial(_parameter, name)) for name in record.space.parameters]
     columns.append(("seconds", lambda trial: trial.seconds))
@@ -363,17 +371,17 @@ def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
 
 
 def _measurement(name: str, trial: Trial) -> float | None:
-    """Return a measurement of a trial; None if it has none of this name."""
+    """Return a measurement of a trial by name; None if the trial lacks it."""
     return trial.measured.get(name)
 
 
 def _parameter(name: str, trial: Trial) -> Any:
-    """Return the value of a parameter of a trial; None where it is inactive."""
+    """Return the value of a parameter in a trial; None if the parameter is not active."""
     return by_name(trial.params).get(name)
 
 
 def _strategy(trial: Trial) -> Hint | str:
-    """Return the strategy that chose a trial, with the numbers that it compared; empty if none did."""
+    """Return the strategy that chose a trial, with the numbers that it compared; empty if the user chose it."""
     explanation = explanation_of(trial.proposal)
     if explanation is None:
         return ""
@@ -384,7 +392,7 @@ def _strategy(trial: Trial) -> Hint | str:
 
 
 def _limits(result: Result | None) -> list[tuple[str, str]]:
-    """Return each limit, and at the recommended setting the mean of its quantity with its bounds."""
+    """Return each limit, and the mean of its quantity with bounds at the recommended parameters, as texts."""
     if result is None or result.feasibility is None:
         return []
     rows = []

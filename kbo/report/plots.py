@@ -1,4 +1,4 @@
-"""The figures of a run, by groups: for its page, and for ``plot``."""
+"""The figures of a run by groups, for its page and for ``plot``."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from kbo.report.replay import Moment, history, miscoverage
 from kbo.report.sensitivity import Importance, importance
 
 MOST_SLICES = 12
-"""Number of parameters with a slice: the most important ones."""
+"""Largest number of parameters with a slice; the most important ones have one."""
 
 MOST_PAIRED = 2
-"""Number of parameters of which each pair has a contour: the most important ones."""
+"""Number of the most important parameters whose pairs have a contour."""
 
 GROUPS = (
     "front",
@@ -44,7 +44,7 @@ GROUPS = (
     "bounds",
     "overview",
 )
-"""Kinds of figures; each is a method of ``Plots``."""
+"""Names of the groups of figures; each is a method of ``Plots``."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Drawing:
     """A figure to be drawn.
 
     Attributes:
-        draw: Draws it on given axes.
+        draw: A function that draws the figure on given axes.
         height: The height of the figure in inches.
     """
 
@@ -61,7 +61,7 @@ class Drawing:
 
 
 Group = dict[str, Drawing]
-"""Figures of one kind, by name; empty where there is nothing to draw."""
+"""Figures of one group, by name; empty if there is nothing to draw."""
 
 
 class Plots:
@@ -69,8 +69,8 @@ class Plots:
 
     Args:
         record: The run.
-        replay: Whether to compute the bounds after earlier trials, which takes a fit of the model for many of them.
-        answers: The statistics of the run, where they are known already.
+        replay: Whether the bounds after earlier trials are computed. This fits the model many times.
+        answers: The statistics of the run, if they are known already.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Plots:
 
     @cached_property
     def moments(self) -> list[Moment]:
-        """The states of the run after its trials."""
+        """The states of the run after its trials; empty without a replay, or with several objectives."""
         if not self._replay or self.record.optimizer is None or self.record.objectives:
             return []
         return history(self.record)
 
     @cached_property
     def answers(self) -> Answers | None:
-        """The statistics of the run; None without a model, and in the certified setting."""
+        """The statistics of the run; None without a model, or in the certified setting."""
         if self._answers is not None or self.record.optimizer is None:
             return self._answers
         with suppress(KboError):  # refuted assumptions
@@ -102,7 +102,7 @@ class Plots:
 
     @cached_property
     def estimated_front(self) -> Front | None:
-        """The front of several objectives by the model; None with one objective, and without a model."""
+        """The estimated front of several objectives; None with one objective, or without a model."""
         if self.record.optimizer is None:
             return None
         with suppress(KboError):  # refuted assumptions
@@ -133,7 +133,7 @@ class Plots:
             return []
 
     def _ranked(self) -> list[str]:
-        """Return the active parameters of the recommended setting, the most important first, if there are bounds."""
+        """Return the active parameters of the recommended trial, most important first; empty without bounds."""
         recommended = self.record.recommended()
         if recommended is None:
             return []
@@ -154,7 +154,7 @@ class Plots:
         return group
 
     def history(self) -> Group:
-        """Return the figure of the values, or of several objectives the hypervolume, in the order of trials."""
+        """Return the figure of the values by trial, or of the hypervolume with several objectives."""
         if not self.record.with_status("complete"):
             return {}
         draw = partial(figures.draw_history, run=self.record, moments=self.moments)
@@ -165,7 +165,7 @@ class Plots:
         return {"history": Drawing(draw)}
 
     def limits(self) -> Group:
-        """Return a figure for each limit: the measurements in the order of trials."""
+        """Return a figure for each limit, with the measurements by trial."""
         group = {}
         for constraint in self.record.constraints:
             if any(measurement(trial, constraint) is not None for trial in self.record.trials):
@@ -184,7 +184,7 @@ class Plots:
         return group
 
     def importance(self) -> Group:
-        """Return the figure of the parameters' shares in the variation, if there are two or more."""
+        """Return the figure of the parameters' shares in the variation, if there are at least two parameters."""
         entries = self.shares[:MOST_SLICES]
         if len(entries) < 2:
             return {}
@@ -206,7 +206,7 @@ class Plots:
         return {"curves": Drawing(partial(figures.draw_curves, run=self.record))}
 
     def bounds(self) -> Group:
-        """Return the figures of the uncertainty over the run, and of the values outside their expected range."""
+        """Return the figures of the width of the bounds over the run, and of values outside their expected ranges."""
         group = {}
         if sum(moment.width is not None for moment in self.moments) > 1:
             draw = partial(figures.draw_width, moments=self.moments)
@@ -218,7 +218,7 @@ class Plots:
         return group
 
     def overview(self) -> Group:
-        """Return the figures of the front; or history, importance, and slices of the two most important parameters."""
+        """Return the most important figures: history, importance and two slices; with several objectives the front."""
         if self.record.objectives:
             return self.front() | self.history()
         slices = list(self.slices().items())
@@ -227,14 +227,13 @@ class Plots:
 
 @isolated
 def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> Any:
-    """Return a figure of matplotlib with the figures of one kind, which notebooks show.
+    """Return a figure of matplotlib with all figures of one group. Notebooks show it.
 
     Args:
         run: The run: a result, an optimiser, or the path of a journal.
-        what: "overview", or one of "front" (of several objectives), "history" (values and intervals),
-            "limits" (measured quantities and their limits), "slices" (the effect of each parameter),
-            "importance" (shares of the variation), "contours" (pairs of parameters), "curves"
-            (reports of trials) and "bounds".
+        what: "overview", "front" (several objectives), "history" (values and intervals), "limits" (measured quantities
+            and their limits), "slices" (the objective along each parameter), "importance" (shares of the variation),
+            "contours" (pairs of parameters), "curves" (learning curves) or "bounds" (widths and missed values).
         kernel: The kernel of a journal in the certified setting.
 
     Raises:

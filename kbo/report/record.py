@@ -1,4 +1,4 @@
-"""Record of a tuning run: its journal and, where its kernel is known, its optimiser."""
+"""A tuning run as the reports read it: its events and trials and, if it can be rebuilt, its optimiser."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ class JournalFile(NamedTuple):
 
     Attributes:
         path: The file.
-        header: The description of the problem: the first line.
-        events: The events that fit those before them, oldest first.
-        trials: The trials that these events describe.
+        header: The description of the problem, in the first line.
+        events: The events before any damage, oldest first.
+        trials: The trials that the events describe.
         space: The search space after the events.
-        damage: The first line that is damaged or does not fit, and the reason; empty if there is none.
-        unfinished: Whether a last line follows that a killed run has not completely written.
+        damage: The first line that is damaged or does not fit the lines before it, and the reason; empty if there is
+            none.
+        unfinished: Whether the last line is incomplete, because the run was killed or is writing it.
     """
 
     path: Path
@@ -59,11 +60,11 @@ class JournalFile(NamedTuple):
 
     @property
     def main(self) -> str:
-        """The name of the value of a trial."""
+        """The name of the value of a trial: the first objective, if there are several."""
         return main_of(recorded_objectives(self.header))
 
     def whole(self) -> JournalFile:
-        """Return the contents of a journal without damage.
+        """Return the contents after a check that there is no damage.
 
         Raises:
             JournalError: A line is damaged or does not fit.
@@ -77,12 +78,12 @@ class JournalFile(NamedTuple):
 
 
 def read_journal(path: Path) -> JournalFile:
-    """Read a journal up to the first line that is damaged or does not fit the lines before it.
+    """Return the contents of a journal up to the first line that is damaged or does not fit the lines before it.
 
     Nothing is locked, repaired or executed. Every report and command reads journals by this function.
 
     Raises:
-        JournalError: The file cannot be read, is no journal of kbo, or is one of kbo 0.8 or before.
+        JournalError: The file cannot be read, is no journal of kbo, or is a journal of kbo 0.8 or before.
     """
     contents = journal.examine(path)
     with _naming_file(path):
@@ -98,15 +99,15 @@ def read_journal(path: Path) -> JournalFile:
 
 
 class ImportedTrials(NamedTuple):
-    """Trials of another tool in an optimiser.
+    """Trials of another tool in an optimiser of kbo.
 
     Attributes:
         source: The study, table, file or experiment.
-        tool: The tool.
+        tool: The name of the tool.
         optimizer: An optimiser with the trials.
         names: The name of each trial in the tool.
-        remark: The trials, rows and columns that are not used; empty if all are.
-        inferred: Whether the space is unknown, and its ranges are those of the trials.
+        remark: A text about trials, rows and columns that are not used; empty if all are used.
+        inferred: Whether the search space is unknown; its ranges are then the ranges of the trials.
     """
 
     source: str
@@ -121,7 +122,7 @@ class History(NamedTuple):
     """Facts about trials of another tool, for their page.
 
     Attributes:
-        tool: The tool.
+        tool: The name of the tool.
         names: The name of each trial in the tool.
         lines: The lines of the audit: labels and sentences.
     """
@@ -133,7 +134,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A tuning run as reports need it: its trials, and its optimiser where that can be rebuilt.
+    """A tuning run as reports need it: its trials and, if it can be rebuilt, its optimiser.
 
     Attributes:
         header: The description of the problem, as in the first line of a journal.
@@ -141,10 +142,10 @@ class Record:
         trials: The trials with their values or failures.
         space: The search space after the last event.
         optimizer: The optimiser after the last event; None if it cannot be rebuilt from the journal.
-        obstacle: The reason why it cannot; empty if it can.
-        path: The journal, if there is one.
-        stopped: The reason why the run ended, if it is known.
-        history: Further facts if another tool made the trials.
+        obstacle: The reason why the optimiser cannot be rebuilt; empty if it can.
+        path: The path of the journal; None without one.
+        stopped: The reason why the run ended; empty if it is unknown.
+        history: Further facts if another tool made the trials, otherwise None.
     """
 
     header: Header
@@ -167,10 +168,10 @@ class Record:
         """Return the record of a run.
 
         Args:
-            run: A journal, an optimiser, a result, or a record, which is returned as it is.
-            kernel: The kernel or the hypotheses of a journal in the certified setting, of which the journal holds
-                fingerprints only.
-            constraints: Limits of such a journal that have kernels of their own, with these.
+            run: The path of a journal, an optimiser, a result, or a record, which is returned unchanged.
+            kernel: The kernel or the hypotheses of a journal in the certified setting, since the journal has only their
+                fingerprints.
+            constraints: For such a journal, the limits that have their own kernels, with these kernels.
 
         Raises:
             JournalError: The journal cannot be read, is damaged, or was made with another kernel.
@@ -205,18 +206,18 @@ class Record:
 
     @property
     def constraints(self) -> list[Constraint]:
-        """The limits on measured quantities, with the kernels that are known."""
+        """The limits on measured quantities, with their kernels if the optimiser is known."""
         if self.optimizer is not None:
             return list(self.optimizer.constraints)
         return constraints_of(self.header)
 
     @property
     def objectives(self) -> list[Objective]:
-        """Several objectives; none of one."""
+        """The objectives of a run with several; empty if there is one."""
         return recorded_objectives(self.header)
 
     def name(self, trial: Trial) -> Any:
-        """Return the name of a trial."""
+        """Return the name of a trial: its number, or its name in the other tool."""
         if self.history is None:
             return trial.number
         return self.history.names[trial.number]
@@ -226,7 +227,7 @@ class Record:
         return [trial for trial in self.trials if trial.status == status]
 
     def rank(self, trial: Trial) -> tuple[int, float]:
-        """Return the sort key of a trial, smallest for the best: the number of limits that it breaks, and its value."""
+        """Return the sort key of a trial, smallest for the best: the number of broken limits, then the value."""
         n_broken = violations(trial, self.constraints) + len(self.space.violated(trial.params))
         value = trial.value or 0.0
         if self.maximize:
@@ -234,14 +235,14 @@ class Record:
         return n_broken, value
 
     def best(self) -> Trial | None:
-        """Return the trial with the best observed value, which is optimistically biased if the objective is noisy.
+        """Return the trial with the best observed value. This value is optimistically biased if there is noise.
 
-        With constraints it is one of the trials that keep most limits as measured.
+        With constraints it is the best of the trials whose measurements break the fewest limits.
         """
         return min(self.with_status("complete"), key=self.rank, default=None)
 
     def recommended(self) -> Trial | None:
-        """Return the recommended trial; None if there is none, or it is not known."""
+        """Return the recommended trial; None if there is none, or if it is unknown."""
         if self.optimizer is None:
             return None
         with contextlib.suppress(KboError):
@@ -251,20 +252,20 @@ class Record:
         """Return the optimiser.
 
         Raises:
-            InvalidInput: It cannot be rebuilt from the journal.
+            InvalidInput: The optimiser cannot be rebuilt from the journal.
         """
         if self.optimizer is None:
             raise InvalidInput(f"the run cannot be replayed: {self.obstacle}")
         return self.optimizer
 
     def blank(self) -> Optimizer:
-        """Return the optimiser as it was before the first event."""
+        """Return an optimiser in the state before the first event."""
         optimizer = self.reopened()
         space = optimizer.run.first_space
         blank = _optimizer_with(
             self.header, space, optimizer.setting, optimizer.constraints, optimizer.objectives
         )
-        blank.run.restore([], optimizer.space)  # whose functions the events do not have
+        blank.run.restore([], optimizer.space)  # its constraint functions are not in the events
         return blank
 
 
@@ -310,7 +311,7 @@ def _of_journal(
 
 
 def _obstacle(header: Header, has_kernel: bool) -> str:
-    """Return the reason why a header does not determine the setting of a run; empty if it does."""
+    """Return the reason why a header does not determine the setting of its run; empty if it does."""
     if header.get("setting") == "certified" and not has_kernel:
         return _NEEDS_KERNEL
     if "class" in header:
@@ -323,7 +324,7 @@ def _obstacle(header: Header, has_kernel: bool) -> str:
 
 @contextlib.contextmanager
 def _naming_file(path: Path) -> Iterator[None]:
-    """Put the path of a journal before messages about its contents, unless they have it already."""
+    """Put the path of a journal before the messages of errors in a block, unless they contain its name."""
     try:
         yield
     except (InvalidInput, JournalError) as error:
@@ -333,12 +334,12 @@ def _naming_file(path: Path) -> Iterator[None]:
 
 
 _MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""Exceptions that the use of a header raises which kbo has not written."""
+"""Exceptions that a header may cause that kbo did not write."""
 
 
 @contextlib.contextmanager
 def _reading_header(complaint: str) -> Iterator[None]:
-    """Raise JournalError with a complaint where entries of a header cannot be used."""
+    """Turn errors of a block that reads entries of a header into JournalError, with a complaint."""
     try:
         yield
     except _MALFORMED as error:
@@ -352,14 +353,14 @@ def optimizer_of(
     space: Space | None = None,
     **options: Any,
 ) -> Optimizer:
-    """Return an optimiser for the problem that a header describes, with the trials of a journal among the options.
+    """Return an optimiser for the problem that a header describes.
 
     Args:
-        header: The header.
-        kernel: As for ``Record.of``.
-        constraints: As for ``Record.of``.
-        space: The search space, if it is not that of the header.
-        options: Further arguments of ``Optimizer``.
+        header: The header of a journal.
+        kernel: The kernel or hypotheses, as for ``Record.of``.
+        constraints: Limits with their own kernels, as for ``Record.of``.
+        space: The search space; None for the space in the header.
+        options: Further arguments of ``Optimizer``, for example a journal.
 
     Raises:
         JournalError: The header was not written by kbo.
@@ -383,7 +384,11 @@ def optimizer_of(
 
 
 def _check_kernels(header: Mapping[str, Any], names: Collection[str]) -> None:
-    """Check that each limit and objective with a kernel of its own is among names, for which the kernel is known."""
+    """Check that each limit and objective with its own kernel is in ``names``: those whose kernel is known.
+
+    Raises:
+        InvalidInput: A kernel is missing.
+    """
     for kind in ("constraints", "objectives"):
         for entry in header.get(kind, ()):
             if KERNELS & set(entry) and entry["name"] not in names:
@@ -394,7 +399,7 @@ def _check_kernels(header: Mapping[str, Any], names: Collection[str]) -> None:
 
 
 class _Recorded(Strategy):
-    """The strategies of a run as its journal describes them. They chose its trials, and choose no others."""
+    """The strategies of a run, of which the journal has only a description. It can propose nothing."""
 
     def __init__(self, description: str) -> None:
         self._description = description
@@ -407,7 +412,11 @@ class _Recorded(Strategy):
 
 
 def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis] | None) -> Setting:
-    """Return the setting that a header describes, with a kernel, which the header has not."""
+    """Return the setting that a header describes, with the kernel, which the header lacks.
+
+    Raises:
+        InvalidInput: The setting is certified, and there is no kernel.
+    """
     entries = {name: value for name, value in header.items() if value is not None}
     kind: type[Practical | Certified] = Practical
     if header.get("setting") == "certified":
@@ -427,7 +436,7 @@ def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis]
 
 
 def space_of(header: Mapping[str, Any]) -> Space:
-    """Return the space that a header describes; constraints that are functions permit everything."""
+    """Return the space that a header describes; its constraint functions permit all params."""
     with _reading_header("the header of the journal describes no space"):
         return Space.from_description(header["space"], header["named"])
 
@@ -445,7 +454,7 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
 def needed_by(header: Mapping[str, Any]) -> list[str]:
     """Return the names of the measurements that each trial needs besides its value.
 
-    They are those of the constraints of a header, and of its second and further objectives.
+    They are the names of the constraints in a header, and of the objectives after the first.
     """
     names = [constraint.name for constraint in constraints_of(header)]
     names += [objective.name for objective in recorded_objectives(header)[1:]]
@@ -460,7 +469,7 @@ def _optimizer_with(
     objectives: Sequence[Objective],
     **options: Any,
 ) -> Optimizer:
-    """Return an optimiser with the entries of a header and further arguments of ``Optimizer``."""
+    """Return an optimiser with arguments from a header, and the given ones."""
     return Optimizer(
         space,
         setting=setting,

@@ -1,4 +1,4 @@
-"""Pages from the templates of this folder: every value is escaped, and pictures are part of the page."""
+"""HTML pages from the templates of this package. Every value is escaped, and pictures are embedded."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kbo._base.plotting import BLUE, GREEN, GREY, ORANGE, RED
 from kbo._base.terminal import printable
 
 POLL = 3.0
-"""Seconds after which an open page of a run that goes on asks for the next one."""
+"""Seconds after which an open page of a running optimisation asks for a newer one."""
 
 _MANY_POINTS = 300
-"""Scattered points or lines from which on an image of them is smaller than their outlines."""
+"""From this number of points or lines on, an image of them is smaller than their outlines."""
 
 _DARK = {
     "#000000": "#e6e9ed",
@@ -36,11 +36,11 @@ _DARK = {
     GREY: "#9aa1a9",
     ORANGE: "#f0c04a",
 }
-"""Colours of figures on a dark page, by their colours on a light one; others stay as they are."""
+"""Colours of figures on a dark page, by the colour on a light page; other colours are the same on both."""
 
 
 def _variables(colours: Mapping[str, str]) -> str:
-    """Return the CSS variables of the colours of a figure."""
+    """Return the CSS variables for the colours of a figure."""
     variables = "".join(f"--{name[1:]}:{colour};" for name, colour in colours.items())
     return f"svg{{{variables}fill:var(--000000)}}"
 
@@ -51,7 +51,7 @@ _STYLE = f"{_LIGHT_STYLE} @media (prefers-color-scheme: dark) {{{_variables(_DAR
 
 @dataclass(frozen=True)
 class Picture:
-    """Picture as a data address, with its size in pixels."""
+    """A picture as a data URL, with width and height in pixels."""
 
     source: str
     width: int
@@ -59,22 +59,21 @@ class Picture:
 
 
 class Hint(NamedTuple):
-    """Text in a table, with details that are shown while the pointer is over it."""
+    """A text in a table, with details that appear while the pointer is over it."""
 
     text: str
     details: str
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the page of a template of this folder."""
+    """Return the page of a template, filled with values."""
     return _environment().get_template(template).render(**values)
 
 
 def embed(figure: Any) -> Picture:
-    """Return a matplotlib figure as SVG, with the colours of the light or the dark page around it.
+    """Return a matplotlib figure as an SVG picture, whose colours follow the light or dark page.
 
-    Its text is outlines, so that it looks the same everywhere, and it holds no date, so that equal runs give equal
-    pages.
+    Text is drawn as outlines, so it looks the same everywhere. There is no date, so equal runs give equal pages.
     """
     figure.set_facecolor("none")
     for axes in figure.axes:
@@ -96,7 +95,7 @@ def embed(figure: Any) -> Picture:
 
 
 def number(value: Any) -> str:
-    """Return a value as text: floats with five digits, None and NaN as a dash."""
+    """Return a value as text: a float with five digits, None and NaN as a dash."""
     if value is None:
         return "-"
     if not isinstance(value, float):
@@ -125,19 +124,19 @@ def _environment() -> jinja2.Environment:
 
 
 def _visible(value: Any) -> Any:
-    """Return text with its control characters as escape sequences; markup is passed on."""
+    """Return a text with escape sequences for its control characters; markup is returned unchanged."""
     if type(value) is str:
         return printable(value)
     return value
 
 
 def _is_hint(value: Any) -> bool:
-    """Return whether a cell has details."""
+    """Return whether the value of a cell has details."""
     return isinstance(value, Hint)
 
 
 def _is_numeric(value: Any) -> bool:
-    """Return whether a value is aligned to the right of its column."""
+    """Return whether a value is a number or None, which are aligned to the right."""
     if isinstance(value, bool):
         return False
     return value is None or isinstance(value, (int, float))

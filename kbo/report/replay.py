@@ -1,4 +1,4 @@
-"""Replay of a run: the bounds after every trial, and the range expected of each value before it was observed."""
+"""Replay of a run: the bounds after each trial, and the expected range of each value before it was observed."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from kbo.report.record import Record, Run
 from kbo.space import Params
 
 MOST_MOMENTS = 120
-"""Number of moments of a longer run."""
+"""Largest default number of moments."""
 
 MOST_GAPS = 16
-"""Number of moments with the optimality gap, which takes a search over the space."""
+"""Largest default number of moments with the optimality gap, since each gap takes a search over the space."""
 
 MOST_FITTED = 500
-"""Values up to which a run of the practical setting is replayed: each of its fits costs the cube of their number."""
+"""Number of values up to which a run in the practical setting is replayed: a fit costs the cube of their number."""
 
 NOISE_MARGIN = 2.0
-"""Noise levels by which a value may miss the interval of the function and still be in its expected range."""
+"""Number of noise levels by which the expected range of a value is wider than the interval of the function."""
 
 _SHORT = 600
-"""Number of values from which a run has fewer moments, since one costs the cube of their number."""
+"""A run with more values has fewer moments, since a moment costs the cube of their number."""
 
 _LEAST_MOMENTS = 20
-"""Least number of moments of such a run."""
+"""Smallest default limit on the number of moments of such a run."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """State of a run after a trial; values are in units of the objective.
+    """The state of a run after a trial; values are in units of the objective.
 
     Attributes:
-        finished: Trials finished by then, failed ones included.
-        trial: Number of the trial whose value was observed last.
-        value: Its value.
-        expected: The interval of the function there before the value was observed, widened by ``NOISE_MARGIN`` noise
-            levels; None while there was no bound.
-        best: The best value observed.
-        recommended: Number of the trial that was recommended.
-        lower, mean, upper: The interval of the function at the recommended trial; None while there is no bound.
-        gap: The optimality gap where it was computed; see ``Optimizer.gap``.
-        trouble: The reason why there are no bounds although there were data enough, for example a contradiction.
+        finished: The number of trials that have ended, also failed ones.
+        trial: The number of the trial whose value was observed last.
+        value: The value of this trial.
+        expected: The range expected of this value before it was observed: the interval of the function at the trial,
+            widened by ``NOISE_MARGIN`` noise levels. None if there was no bound.
+        best: The best observed value.
+        recommended: The number of the recommended trial.
+        lower, mean, upper: The interval of the function at the recommended trial; None if there is no bound.
+        gap: The optimality gap, if it was computed; see ``Optimizer.gap``.
+        trouble: The reason why there is no bound although there were enough data, for example a contradiction.
     """
 
     finished: int
@@ -65,14 +65,14 @@ class Moment:
 
     @property
     def width(self) -> float | None:
-        """Width of the interval of the recommended trial."""
+        """Width of the interval at the recommended trial; None if there is no bound."""
         if self.lower is None or self.upper is None:
             return None
         return self.upper - self.lower
 
     @property
     def missed(self) -> bool | None:
-        """Whether the value was outside its expected range; None if there was none."""
+        """Whether the value was outside its expected range; None if there was no such range."""
         if self.expected is None:
             return None
         lower, upper = self.expected
@@ -87,20 +87,20 @@ def history(
     most: int | None = None,
     most_gaps: int | None = None,
 ) -> list[Moment]:
-    """Replay a run and return its state after its trials, in the order in which their values were observed.
+    """Replay a run, and return its states after completed trials, in the order in which their values were observed.
 
-    Corrected results are replayed as if they had come at once, and removed ones never come.
+    A corrected value is replayed as if it had been reported at first. A removed value is left out.
 
     Args:
         run: The run.
         kernel: The kernel of a journal in the certified setting.
-        most: Number of completed trials that have a moment in a longer run, evenly spaced, the last among them; by
-            default ``MOST_MOMENTS``, and fewer of very long runs.
-        most_gaps: Moments for which the optimality gap is computed; by default at most ``MOST_GAPS``.
+        most: The largest number of moments. In a longer run the moments are evenly spaced, up to the last value. By
+            default ``MOST_MOMENTS``, and fewer for very long runs.
+        most_gaps: The largest number of moments with the optimality gap; by default at most ``MOST_GAPS``.
 
     Returns:
-        The moments. In the practical setting those after more than ``MOST_FITTED`` values are left out, except the
-        last.
+        The moments. In the practical setting, moments after more than ``MOST_FITTED`` values are left out, except the
+        last one.
 
     Raises:
         JournalError: The journal cannot be read, or was made with another kernel.
@@ -127,7 +127,7 @@ def history(
 
 
 def _with_final_results(record: Record) -> list[Event]:
-    """Return the events of a run in which every trial ended with its final result."""
+    """Return the events of a run, changed so that each trial ends at first with its final result."""
     changed = {
         trial.number for trial in record.trials if trial.corrected or trial.removed is not None
     }
@@ -144,19 +144,19 @@ def _with_final_results(record: Record) -> list[Event]:
 
 
 def _final_result(trial: Trial, time: float | None) -> Tell | Remove:
-    """Return the event that gives a trial its final result, of a corrected or a removed one."""
+    """Return the event with the final result of a corrected or removed trial."""
     if trial.value is None:
         return Remove(number=trial.number, reason=trial.removed or "", time=time)
     return Tell(number=trial.number, value=trial.value, measured=trial.measured, time=time)
 
 
 def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> list[Moment]:
-    """Return the moments after the values of some trials.
+    """Return the moments after the values of the watched trials.
 
     Args:
         record: The run.
-        watched: The numbers of the trials, in the order of their values.
-        with_gap: The numbers of the trials after which the optimality gap is computed.
+        watched: The numbers of the watched trials, in the order of their values.
+        with_gap: The numbers of watched trials after which the optimality gap is computed.
     """
     optimizer = record.blank()
     best_of = max if record.maximize else min
@@ -191,7 +191,7 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
 
 
 def _at_end(record: Record, moment: Moment) -> Moment:
-    """Return the moment after the last value with the bounds after the trials without a value that followed it."""
+    """Return the last moment, with the bounds at the end of the run: trials without a value may have followed it."""
     last_kind = None
     for event in record.events:
         if isinstance(event, Tell | Fail | Prune | Remove | Change):
@@ -203,7 +203,7 @@ def _at_end(record: Record, moment: Moment) -> Moment:
 
 
 def _end_of_long_run(record: Record, number: int) -> Moment:
-    """Return the moment after the last value, of a trial with this number, of a run that is not replayed to its end."""
+    """Return the last moment of a run that is not replayed to its end; ``number`` is the trial with the last value."""
     bounds, trouble = _bounds(record.reopened(), with_gap=True)
     value = record.trials[number].value or 0.0
     best = value
@@ -219,13 +219,13 @@ def _finished(record: Record) -> int:
 
 
 def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
-    """Return the number of values outside their expected range, and the number of values that had one."""
+    """Return the number of values outside their expected ranges, and the number of values with such a range."""
     missed = [moment.missed for moment in moments if moment.missed is not None]
     return sum(missed), len(missed)
 
 
 def _expected_range(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float] | None, str]:
-    """Return the range of the next value, and the reason why there is none although there should be."""
+    """Return the expected range of the next value, and the reason if an error prevents it, otherwise an empty text."""
     if not optimizer.space.contains(params):  # the space has changed since the trial began
         return None, ""
     try:
@@ -241,7 +241,7 @@ def _expected_range(optimizer: Optimizer, params: Params) -> tuple[tuple[float, 
 
 
 def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
-    """Return the recommended trial and its bounds as arguments of ``Moment``, and the reason why there are none."""
+    """Return the recommended trial and its bounds, as arguments of ``Moment``, and the reason if an error occurs."""
     try:
         best = optimizer.recommended()
         if best is None:
@@ -261,7 +261,7 @@ def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
 
 
 def _spaced(numbers: Sequence[int], most: int) -> Sequence[int]:
-    """Return at most so many of the numbers, evenly spaced, the last among them."""
+    """Return at most ``most`` of the numbers, evenly spaced, with the last one."""
     if len(numbers) <= most:
         return numbers
     spacing = len(numbers) / most

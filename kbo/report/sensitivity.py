@@ -1,4 +1,4 @@
-"""Importance of the parameters of a run."""
+"""The importance of the parameters of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbo.report.record import Record, Run
 
 @isolated
 def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
-    """Return the importance of the parameters by the model, the largest share first.
+    """Return the share of each parameter in the variation of the model, the largest share first.
 
     Args:
         run: The run.

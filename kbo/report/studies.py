@@ -1,4 +1,4 @@
-"""Trials in studies of Optuna and their storages."""
+"""Trials of a study of Optuna, for ``kbo.audit``."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ _ADVICE = "Give the SQLite file of an Optuna storage, or its URL, such as sqlite
 
 
 def trials_of_study(history: Any, name: str | None) -> ImportedTrials:
-    """Return the trials of a study that ended with parameters.
+    """Return the ended trials of a study that have parameters.
 
     Args:
-        history: The study; or its storage, the URL of that, or the path of its SQLite file.
-        name: The name of the study in a storage; None if there is one.
+        history: The study, its storage, the URL of the storage, or the path of its SQLite file.
+        name: The name of the study in a storage; None if the storage has only one.
+
+    Raises:
+        InvalidInput: The study cannot be read, or has no such trial.
     """
     study = history
     if isinstance(history, str):
@@ -58,13 +61,13 @@ def trials_of_study(history: Any, name: str | None) -> ImportedTrials:
 def _remark(
     study: optuna.Study, space: SearchSpace, used: Collection[int], was: Collection[str]
 ) -> str:
-    """Return which trials and parameters of a study are left out, and which values are guessed.
+    """Return a text on trials and parameters of a study that are left out, and on values that are guessed.
 
     Args:
         study: The study.
-        space: The space of its model.
-        used: The numbers of the trials that the model has.
-        was: The names of parameters whose values in trials that lack them are known.
+        space: The search space of the model.
+        used: The numbers of the trials in the model.
+        was: The names of parameters whose values in trials without them are known.
     """
     lacking = []
     far = []
@@ -84,10 +87,10 @@ def _remark(
 
 
 def _study_in(storage: str | BaseStorage, name: str | None) -> optuna.Study:
-    """Return the study of a name in a storage; without a name the only one.
+    """Return the study with a name in a storage; without a name the only study.
 
     Raises:
-        InvalidInput: There is no such study, or there are several, or the storage cannot be read.
+        InvalidInput: There is no such study, there are several and no name, or the storage cannot be read.
     """
     with reading(str(storage), "a storage of Optuna that can be opened", _ADVICE):
         names = optuna.get_all_study_names(storage)
@@ -102,7 +105,7 @@ def _study_in(storage: str | BaseStorage, name: str | None) -> optuna.Study:
 
 
 def _url(storage: str) -> str:
-    """Return the URL of a storage, which is a URL or the path of a file of SQLite.
+    """Return the URL of a storage, given its URL or the path of its SQLite file.
 
     Raises:
         InvalidInput: The file is no storage of Optuna.
@@ -117,10 +120,10 @@ def _url(storage: str) -> str:
 
 
 def _check_database(path: Path) -> None:
-    """Check that a file is a storage of Optuna, which would add its tables to any other database.
+    """Check that a file is a storage of Optuna: Optuna would add its tables to any other database.
 
     Raises:
-        InvalidInput: It is something else.
+        InvalidInput: The file is something else.
     """
     check_file(path, _ADVICE)
     address = f"{path.absolute().as_uri()}?mode=ro"

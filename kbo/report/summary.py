@@ -1,6 +1,6 @@
 """The summary of a run: at most nine lines for readers who know no statistics, and the details behind them.
 
-Terminal, notebook, page and audit take the same sentences from here. The numbers are those of ``kbo.optimize.insight``.
+Terminal, notebook, page and audit all show these sentences. The numbers come from ``kbo.optimize.insight``.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ if TYPE_CHECKING:
     from kbo.optimize.run.trials import Trial
 
 Lines = list[tuple[str, str]]
-"""Labels and sentences."""
+"""Lines of text: pairs of a label and a sentence."""
 
 _STATUSES = {"pending": "pending", "pruned": "stopped early", "removed": "removed"}
-"""Words for the statuses of trials, besides those that are complete and failed."""
+"""Words for the statuses of trials, except complete and failed."""
 
 _MOST_NAMED = 4
-"""Parameters or trials that a line names; of more it says how many there are."""
+"""Largest number of parameters or trials that a line names; the others are counted."""
 
 _NARROWEST = 40
-"""Characters of a sentence in a row of a narrow terminal."""
+"""Smallest width of a sentence in a narrow terminal, in characters."""
 
 _MOST_IN_HEADLINE = 5
-"""Parameters above the line "Matters" of a page."""
+"""Largest number of parameters above the line "Matters" of a page."""
 
 _SPREAD_OF_90_PERCENT = 1.645
 """Half the width of the 90% interval of a normal distribution, in standard deviations."""
 
 _OF_VOLUMES = "nominally 90%, held in 70 to 100% of tests"
-"""Coverage of the interval of the hypervolume, between tests of different noise and trials (docs/comparisons.md)."""
+"""Coverage of the interval of the hypervolume in tests with different noise and trials (docs/comparisons.md)."""
 
 _LIKELY = 0.9
-"""Probability from which on a setting is said to be on the front."""
+"""A setting is called very likely on the front from this probability on."""
 
 _LONG = 10.0
-"""Seconds from which on the duration of further trials is given."""
+"""The duration of further trials is shown if it is at least this many seconds."""
 
 _BEYOND_ZERO = (
     "; part of this may be beyond 0: if no value can be there, begin a new run with value_range (--value-range), and "
     "give it these results as evaluated (--evaluated)"
 )
-"""Advice where the interval of the gain leads to values that may be impossible."""
+"""Advice if the interval of the gain contains values below 0 that may be impossible."""
 
 _FEWEST_INSIDE = 0.8
-"""Share of the values inside their 90% intervals below which the model is doubted."""
+"""The model is doubted if a smaller share of the values is inside their 90% intervals."""
 
 
 def text(lines: Lines, columns: int | None = None) -> str:
-    """Return lines as text, with the sentences below each other.
+    """Return lines as text, in a column of labels and a column of sentences.
 
     Args:
-        lines: Labels and sentences.
-        columns: The width of the terminal, at which sentences go on below their beginnings; None without one.
+        lines: The labels and sentences.
+        columns: The width of the terminal, at which sentences are wrapped; None for no wrapping.
     """
     indent = max((len(label) for label, _ in lines), default=0) + 2
     rows = []
@@ -87,7 +87,7 @@ def text(lines: Lines, columns: int | None = None) -> str:
 
 
 def of(optimizer: Optimizer, full: bool = False) -> str:
-    """Return the summary of an optimiser's run; see ``Result.summary``."""
+    """Return the summary of a run as text; see ``Result.summary``."""
     result = result_of(optimizer, "", optimizer.run.path)
     rows = lines(result, "kbo.confirm")
     if full:
@@ -105,8 +105,8 @@ def lines(
 
     Args:
         result: The run.
-        surer: The call or the option that evaluates the best trials again.
-        has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
+        surer: The call or the command that evaluates the best trials again.
+        has_bounds: Whether the bounds of the parameters are known; otherwise they are the ranges of the trials.
         names: The names of the trials; None for their numbers.
     """
     if names is None:
@@ -147,9 +147,9 @@ def _recommendation(result: Result, names: Sequence[Any]) -> Lines:
 
 
 def broken_limits(result: Result, names: Sequence[Any]) -> str:
-    """Return the limits that no trial kept, and the closest trial; empty if one kept all. Names as for ``lines``.
+    """Return the limits that no trial kept, and the closest trial; names as for ``lines``.
 
-    Empty where it is proved that no point keeps them, too: the line "Solution" says it.
+    Empty if a trial kept all limits. Empty also if it is proved that no point keeps them: the line "Solution" says so.
     """
     insight = result.settled.insight
     closest = result.settled.recommended()
@@ -184,7 +184,7 @@ def kept_limits(result: Result, names: Sequence[Any]) -> str:
 
 
 def front_extent(front: Front, names: Sequence[Any]) -> str:
-    """Return the settings on a front, and the values of each objective there; names as for ``lines``."""
+    """Return the number of settings on a front, and the range of each objective there; names as for ``lines``."""
     texts = []
     for name, (least, largest) in front.ranges.items():
         intervals = [point.values[name] for point in front.points]
@@ -229,7 +229,7 @@ def hypervolume(front: Front) -> str:
 
 
 def trials_so_far(result: Result) -> str:
-    """Return the number of trials, the reason why the run ended, and the trials to look at."""
+    """Return the number of trials, the reason why the run ended, and the trials that are not used."""
     sentence = _count(len(result.trials), "trial")
     kinds = _kinds(result)
     if kinds:
@@ -248,7 +248,7 @@ def trials_so_far(result: Result) -> str:
 
 
 def _kinds(result: Result) -> list[str]:
-    """Return the number of repetitions, of known results, and of trials of each status other than complete."""
+    """Return the numbers of repetitions, of known results, and of trials that are not complete, as texts."""
     kinds = []
     n_not_asked = sum(not trial.asked for trial in result.trials)
     n_repeated = _n_repeated(result.trials)
@@ -266,7 +266,7 @@ def _kinds(result: Result) -> list[str]:
 
 
 def _last_failure(result: Result) -> str:
-    """Return why the last of the failed trials failed, and where a parameter exists if the objective lacked it."""
+    """Return why the last failed trial failed; if it lacked a parameter, also when that parameter exists."""
     failures = [trial.failure for trial in result.trials if trial.failure]
     if not failures:
         return "no reason given"
@@ -274,7 +274,7 @@ def _last_failure(result: Result) -> str:
 
 
 def _n_repeated(trials: Sequence[Trial]) -> int:
-    """Return the number of trials that were not asked for, at the parameters of an earlier one that was."""
+    """Return the number of repetitions: trials that kbo did not propose, at the parameters of one that it did."""
     asked = set()
     n_repeated = 0
     for trial in trials:
@@ -287,7 +287,7 @@ def _n_repeated(trials: Sequence[Trial]) -> int:
 
 
 def questioned(result: Result, names: Sequence[Any]) -> str:
-    """Return the outlier, with the advice to settle it, as an addition; empty without one. Names as for ``lines``."""
+    """Return an addition on the outlier, with advice; empty if there is no outlier. Names as for ``lines``."""
     if result.outlier is None:
         return ""
     sentence = f"; {in_question(result.outlier, names)}"
@@ -349,11 +349,11 @@ def recommended_value(result: Result) -> str:
 
 
 def more_trials(answers: Answers, has_bounds: bool = True) -> str:
-    """Return whether more trials are worth it.
+    """Return whether more trials are worth it, as a sentence.
 
     Args:
-        answers: What the run says.
-        has_bounds: As for ``lines``; without bounds no new run is advised.
+        answers: The statistics of the run.
+        has_bounds: Whether the bounds are known, as for ``lines``; otherwise no new run is advised.
     """
     trials = f"{N_MORE} more trials"
     if answers.seconds is not None and answers.seconds >= _LONG:
@@ -371,7 +371,7 @@ def more_trials(answers: Answers, has_bounds: bool = True) -> str:
 
 
 def _stop(answers: Answers, trials: str) -> str:
-    """Return the advice to stop, or to widen the bounds at which the recommended setting is."""
+    """Return the advice to stop, or to widen the bounds at which the recommended values lie."""
     gain = f"{significant(answers.more.value, 2)} on average, too little to matter"
     if answers.tolerance:
         gain += f" ({significant(answers.tolerance, 2)} or less)"
@@ -383,7 +383,7 @@ def _stop(answers: Answers, trials: str) -> str:
 
 
 def _undecided(answers: Answers, trials: str) -> str:
-    """Return the statement that the data do not decide it, and what the reader can decide it by."""
+    """Return the statement that the data do not decide about more trials, and how the reader can decide."""
     gain = significant(answers.more.value, 2)
     most = significant(answers.more.upper, 2)
     sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
@@ -405,7 +405,7 @@ def _undecided(answers: Answers, trials: str) -> str:
 
 
 def headlines(result: Result) -> dict[str, str]:
-    """Return the number or the word that stands above the lines "Value", "More?" and "Matters" of a page."""
+    """Return the number or word that a page shows above each of the lines "Value", "More?" and "Matters"."""
     assert result.value is not None
     value = f"{result.value:.4g}"
     if result.lower is not None and result.upper is not None and result.lower < result.upper:
@@ -413,7 +413,7 @@ def headlines(result: Result) -> dict[str, str]:
     more = ""
     matters = ""
     if result.certified and result.gap is not None:
-        more = str(rounded_up(result.gap, 4))
+        more = str(rounded_up(result.gap.value, 4))
     if result.answers is not None:
         more = result.answers.decision
         visible = [effect.name for effect in result.answers.effects if effect.visible]
@@ -422,22 +422,22 @@ def headlines(result: Result) -> dict[str, str]:
 
 
 def guaranteed_gap(result: Result) -> str:
-    """Return the guaranteed gap to the optimum, or to the best front, in units of the objectives."""
+    """Return the guaranteed gap to the optimum, or to the best front, in units of the objectives, as a sentence."""
     if result.gap is not None and result.front is not None:
         losses = []
         for name, extent in result.front.extents.items():
-            losses.append(f"{rounded_up(result.gap * extent, 3)} worse in {name}")
-        share = f"{rounded_up(result.gap, 3)} of the front's extents"
-        return f"for every setting one of these is at most {' and '.join(losses)} ({share}; {result.gap_scope})"
+            losses.append(f"{rounded_up(result.gap.value * extent, 3)} worse in {name}")
+        share = f"{rounded_up(result.gap.value, 3)} of the front's extents"
+        return f"for every setting one of these is at most {' and '.join(losses)} ({share}; {result.gap.scope})"
     if result.gap is not None:
-        return f"the optimum is better by at most {rounded_up(result.gap, 4)} ({result.gap_scope})"
+        return f"the optimum is better by at most {rounded_up(result.gap.value, 4)} ({result.gap.scope})"
     if result.feasibility is not None and not result.feasibility.kept:
         return "unknown, since these parameters are not known to keep all limits"
     return ""
 
 
 def what_matters(effects: Sequence[Effect]) -> str:
-    """Return the shares of the parameters with a visible effect, the most important first, and limits of the others."""
+    """Return the shares of parameters with a visible effect, most important first, and upper bounds for the others."""
     visible = [f"{effect.name} ({_percent(effect.share)})" for effect in effects if effect.visible]
     hidden_effects = [effect for effect in effects if not effect.visible]
     hidden = [f"{effect.name} (at most {effect.share.upper:.0%})" for effect in hidden_effects]
@@ -449,11 +449,11 @@ def what_matters(effects: Sequence[Effect]) -> str:
 
 
 def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
-    """Return the ranges that contain the best values with 90%, and the parameters of which nothing is ruled out.
+    """Return the 90% credible sets of the best values, and the parameters of which all values are possible.
 
     Args:
         effects: The effects of the parameters.
-        has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
+        has_bounds: Whether the bounds of the parameters are known, as for ``lines``.
     """
     narrowed = []
     at_an_edge = []
@@ -478,12 +478,12 @@ def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
 
 
 def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
-    """Return whether the lines above are guaranteed, how well the model predicts, and how to know more.
+    """Return whether the lines above are guaranteed, how well the model predicts, and how to be more certain.
 
     Args:
         result: The run.
-        surer: The call or the option that evaluates the best trials again.
-        names: As for ``lines``.
+        surer: The call or the command that evaluates the best trials again.
+        names: The names of the trials.
     """
     if result.certified:
         return f"yes: {result.guarantee.removeprefix('certified: ')}"
@@ -510,7 +510,7 @@ def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
 
 
 def _model_check(answers: Answers) -> str:
-    """Return the number of values inside the intervals that the others predict."""
+    """Return how many values are inside the 90% intervals that the other values predict, as an addition."""
     n_inside, n_known = answers.inside
     if not n_known:
         return ""
@@ -521,7 +521,7 @@ def _model_check(answers: Answers) -> str:
 
 
 def place_of_details(result: Result) -> str:
-    """Return the command or the call that shows more."""
+    """Return the command or the call that shows more about the run."""
     if result.journal is not None:
         return f"kbo report {result.journal} writes a page with pictures"
     return "result.summary(full=True), result.plot()"
@@ -531,7 +531,7 @@ def place_of_details(result: Result) -> str:
 
 
 def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
-    """Return the sentences behind the summary; names as for ``lines``."""
+    """Return the details behind the summary as lines; names as for ``lines``."""
     rows: Lines = []
     if names is None:
         names = range(len(result.trials))
@@ -549,7 +549,7 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
     if result.params is not None:
         rows.append(("evaluated", _count(result.evaluations, "time")))
     if not result.certified and result.gap is not None and result.front is None:
-        rows.append(("gap", f"{result.gap:.4g}, not guaranteed ({result.gap_scope})"))
+        rows.append(("gap", f"{result.gap.value:.4g}, not guaranteed ({result.gap.scope})"))
     rows += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
     rows.append(("guarantee", result.guarantee))
     if result.journal is not None:
@@ -558,19 +558,19 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
 
 
 def first_trial(gain: Estimate | None) -> str:
-    """Return the comparison of the recommended parameters with the first trial."""
+    """Return the comparison of the first trial with the recommended parameters, as a sentence."""
     if gain is None:
         return ""
     if gain.lower > 0:
         return f"worse than the recommended parameters, by {gain}"
     if gain.upper < 0:
-        loss = Estimate(-gain.value, -gain.upper, -gain.lower)
+        loss = Estimate(-gain.upper, -gain.value, -gain.lower)
         return f"better than the recommended parameters, by {loss}"
     return "not visibly different from the recommended parameters"
 
 
 def _percent(share: Estimate) -> str:
-    """Return the interval of a share in percent, such as "31 to 92%"; one number if its ends are the same."""
+    """Return the interval of a share in percent, such as "31 to 92%", or one number if both ends are equal."""
     lower = f"{100 * share.lower:.0f}"
     upper = f"{100 * share.upper:.0f}"
     if lower == upper:
@@ -588,7 +588,7 @@ def _shares(answers: Answers) -> str:
 
 
 def good_values(effects: Sequence[Effect]) -> str:
-    """Return the values that are as good as the recommended ones, the other parameters held."""
+    """Return, for each parameter, the values that are as good as the recommended one, the other parameters fixed."""
     good = [f"{effect.name} {effect.good}" for effect in effects if effect.good is not None]
     if not good:
         return ""
@@ -599,7 +599,7 @@ def good_values(effects: Sequence[Effect]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in its largest unit of which there are at least two."""
+    """Return a duration in the largest unit of which it has at least two, for example "3 hours"."""
     for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"
@@ -614,7 +614,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _count(n: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where it is not 1."""
+    """Return a number with its noun, in the plural unless it is 1."""
     if n == 1:
         return f"1 {noun}"
     return f"{n} {noun}s"

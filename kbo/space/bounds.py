@@ -1,4 +1,4 @@
-"""Bounds as people write them: a dict, a list of pairs, or a list of dicts and conditional parameters."""
+"""Parameters from the bounds that a user writes: a dict, a list of pairs, or a list of dicts and ``When``."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Bounds = (
 
 
 class ParsedBounds(NamedTuple):
-    """The parameters that bounds stand for.
+    """Parameters and conditions of bounds.
 
     Attributes:
-        named: Whether params are dicts.
+        named: Whether params are dicts; otherwise they are lists.
         parameters: The parameters by name.
-        conditions: The conditions by the names of the parameters that have one.
+        conditions: The condition of each conditional parameter, by its name.
     """
 
     named: bool
@@ -36,11 +36,11 @@ class ParsedBounds(NamedTuple):
 
 
 def parsed_bounds(bounds: Any) -> ParsedBounds:
-    """Return the parameters that bounds stand for.
+    """Return parameters and conditions of bounds.
 
     Raises:
-        InvalidInput: They are none, a parameter has no name, that of another one, or cannot be used, or a condition is
-            on no parameter with finitely many values, or on a value that it does not have.
+        InvalidInput: The bounds have another form. A parameter cannot be used, or its name is no text or is used twice.
+            The parent of a condition does not exist, is a real number, or lacks a value of the condition.
     """
     is_dict = isinstance(bounds, Mapping)
     is_list = isinstance(bounds, Sequence) and not isinstance(bounds, (str, bytes))
@@ -98,10 +98,10 @@ def _real_parameter(pair: Any) -> Parameter:
 
 
 def _parameter(spec: Any) -> Parameter:
-    """Return the parameter that an entry of a dict of bounds stands for.
+    """Return the parameter of one entry in a dict of bounds.
 
     Raises:
-        InvalidInput: It stands for none, or could stand for several.
+        InvalidInput: The entry has no meaning, or could mean several parameters.
     """
     if isinstance(spec, Parameter):
         return spec
@@ -113,7 +113,7 @@ def _parameter(spec: Any) -> Parameter:
     if spec is bool:
         return Choice([False, True])
     if isinstance(spec, tuple) and is_pair and not _has_text(spec):
-        return Float(*spec)  # ends that are tensors, or are no numbers, which it says
+        return Float(*spec)  # takes ends that are tensors, and refuses all others
     is_single = spec is None or isinstance(checks.plain(spec), (str, bool, Real))
     if is_single and not _looks_like_range(spec):
         return Fixed(spec)
@@ -121,10 +121,10 @@ def _parameter(spec: Any) -> Parameter:
 
 
 def _range(pair: Any) -> Parameter:
-    """Return the range of a pair of numbers: of whole numbers if both ends are integers.
+    """Return the range of a pair of numbers: an ``Int`` if both ends are integers, otherwise a ``Float``.
 
     Raises:
-        InvalidInput: It could be a choice as well: a list, or two neighbouring whole numbers.
+        InvalidInput: The pair could be a choice, too: it is a list, or has two neighbouring whole numbers.
     """
     low, high = pair
     is_whole = _is(low, Integral) and _is(high, Integral)
@@ -142,7 +142,7 @@ def _range(pair: Any) -> Parameter:
 
 
 def _refusal(spec: Any) -> InvalidInput:
-    """Return the refusal of an entry that stands for no parameter, with what to write in its place."""
+    """Return the exception for an entry that is no parameter; its message says what to write instead."""
     if isinstance(spec, tuple) and _has_text(spec):
         return InvalidInput(
             f"a tuple is a range of numbers: write options as a list, {list(spec)}."
@@ -176,5 +176,5 @@ def _looks_like_range(spec: Any) -> bool:
 
 
 def _is(value: Any, kind: type) -> bool:
-    """Return whether a value is a number of a kind; True and False are none."""
+    """Return whether a value is a number of a kind. True and False are not numbers here."""
     return isinstance(value, kind) and not isinstance(value, bool)

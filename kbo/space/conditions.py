@@ -1,4 +1,4 @@
-"""Conditional parameters: those that an objective gets only where another parameter has certain values."""
+"""Conditional parameters: the objective gets them only if another parameter, the parent, has certain values."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kbo.space.parameters import Parameter
 
 @dataclass(frozen=True)
 class When:
-    """Parameters that are active only where another one, the parent, is active and has one of certain values.
+    """Parameters that are active only if their parent is active and has one of certain values.
 
-    The parent may be any parameter with finitely many values, and conditional itself.
+    The parent may be any parameter with finitely many values. It may be conditional itself.
 
     Args:
         parent: Name of the parent.
-        values: One of its values, or a list of some.
+        values: One value of the parent, or a list of values.
         parameters: A dict from name to parameter, as in ``Space``.
 
     Raises:
-        InvalidInput: A name that is no text, no value, or parameters that are no dict.
+        InvalidInput: The name of the parent is no text, there is no value, or the parameters are no dict.
 
     Example:
         >>> space = [{"optimizer": ["sgd", "adam"]}, kbo.When("optimizer", "sgd", {"momentum": kbo.Float(0, 1)})]
@@ -50,7 +50,7 @@ class When:
 
 
 class Condition(NamedTuple):
-    """The parent of a parameter, and its values at which the parameter is active."""
+    """The parent of a conditional parameter, and the values of the parent at which the parameter is active."""
 
     parent: str
     values: tuple[Any, ...]
@@ -59,10 +59,10 @@ class Condition(NamedTuple):
 def plain_conditions(
     conditions: Mapping[str, Condition], parameters: Mapping[str, Parameter]
 ) -> dict[str, Condition]:
-    """Return conditions with the plain Python values that the parents have in params.
+    """Return conditions by name, with their values in the form that the parents have in params.
 
     Raises:
-        InvalidInput: A parent that does not exist, is a real number, or does not have a value.
+        InvalidInput: A parent does not exist, is a real number, or lacks a value of its condition.
     """
     plain = {}
     for name, (parent, values) in conditions.items():
@@ -77,7 +77,7 @@ def plain_conditions(
 
 
 def parents_first(names: list[str], conditions: Mapping[str, Condition]) -> list[str]:
-    """Return the names of parameters, each after its parent.
+    """Return the names of parameters in an order in which each comes after its parent.
 
     Raises:
         InvalidInput: Conditions depend on each other.

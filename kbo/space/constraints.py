@@ -1,4 +1,4 @@
-"""Constraints on parameters that are known before anything is evaluated: limits on weighted sums, and functions."""
+"""Constraints on parameters, known before any evaluation: limits on weighted sums, and functions of params."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ Rule = Callable[[Any], bool]
 """A function of params that returns whether they may be used."""
 
 _ROUNDING = 4 * sys.float_info.epsilon
-"""Part of the size of a sum by which it may exceed a limit: 0.1 + 0.2 <= 0.3 is satisfied."""
+"""Relative rounding by which a sum may exceed its limit. So 0.1 + 0.2 <= 0.3 is satisfied."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A limit on a weighted sum of parameters, in their own units, also on a logarithmic scale or in steps.
+    """A limit on a weighted sum of parameters: lower <= sum of weight * value <= upper.
 
-    Parameters are numbers; True and False count as 1 and 0. Where a parameter is not active it adds nothing.
+    The values are in the units of the parameters, also on a logarithmic scale. They must be numbers; True and False
+    count as 1 and 0. A parameter that is not active adds nothing.
 
     Args:
-        weights: The weight of each parameter, by name (by index where the bounds are a list).
-        upper: The sum is at most this.
-        lower: The sum is at least this.
+        weights: The weight of each parameter, by name (by index if the bounds are a list).
+        upper: The largest sum that is allowed.
+        lower: The smallest sum that is allowed.
 
     Raises:
-        InvalidInput: No weights, one that is 0 or no finite number, no limit, or limits that are reversed.
+        InvalidInput: There are no weights or no limits, a weight is 0 or no finite number, or ``lower > upper``.
 
     Example:
         >>> space = kbo.Space({"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=[kbo.Linear({"a": 1, "b": 1}, upper=1)])
@@ -73,7 +74,7 @@ class Linear:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The lower and the upper limit; infinite where there is none."""
+        """The lower and the upper limit; a missing one is infinite."""
         lower, upper = self.lower, self.upper
         if lower is None:
             lower = -math.inf
@@ -102,10 +103,10 @@ class Linear:
         return f"{_digits(self.lower)} <= {total} <= {_digits(self.upper)}"
 
     def named(self, names: Sequence[str], indexed: bool) -> Linear:
-        """Return the same limit by names; keys may be indices too if ``indexed``.
+        """Return the same limit with the names of parameters as keys; if ``indexed``, keys may be indices before.
 
         Raises:
-            InvalidInput: A parameter that does not exist.
+            InvalidInput: A parameter does not exist.
         """
         weights = {}
         for key, weight in self.weights.items():
@@ -121,7 +122,7 @@ class Linear:
         return Linear(weights, upper=self.upper, lower=self.lower)
 
     def describe(self) -> dict[str, Any]:
-        """Return the limit as plain JSON values."""
+        """Return the limit as plain JSON values, the arguments by name."""
         entries: dict[str, Any] = {"kind": "Linear", "weights": dict(self.weights)}
         if self.upper is not None:
             entries["upper"] = self.upper
@@ -130,10 +131,10 @@ class Linear:
         return entries
 
     def check(self, parameters: Mapping[str, Parameter]) -> None:
-        """Check that the parameters are numbers, and that a limit from both sides leaves room for real ones.
+        """Check that the parameters are numbers, and that a real one has room: lower = upper would leave none.
 
         Raises:
-            InvalidInput: They are not, or it does not.
+            InvalidInput: A parameter has other values, or a real one has no room.
         """
         for name in self.weights:
             if not all(isinstance(value, (int, float)) for value in parameters[name].ends):
@@ -151,17 +152,17 @@ class Linear:
 
 
 class Limits:
-    """Linear constraints on the numbers of a space, for many points at once.
+    """L linear constraints, checked at many points at once.
 
-    A sum may exceed a limit by rounding: low - rounding <= weights @ numbers <= high + rounding, where rounding is
+    A sum may exceed a limit by rounding: low - rounding <= weights @ numbers <= high + rounding. Here rounding is
     ``_ROUNDING`` times the size of the terms and of the limit.
 
     Args:
-        linear: The L constraints, by names.
+        linear: The L constraints, with names as keys.
         parameters: All parameters of the space by name.
 
     Attributes:
-        columns: The parameters in some constraint, by their positions.
+        columns: By position in the space, the parameters that are in some constraint.
     """
 
     def __init__(self, linear: Sequence[Linear], parameters: Mapping[str, Parameter]) -> None:
@@ -177,7 +178,7 @@ class Limits:
         }
 
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
-        # A number may change on its way to the unit interval and back, by _ROUNDING times this.
+        # A number may change by _ROUNDING times this on its way to the unit interval and back.
         conversion_errors = torch.zeros_like(sizes)
         for i, p in self.columns.items():
             sizes[i] = max(map(abs, p.ends))
@@ -192,7 +193,7 @@ class Limits:
         self._conversion_error: Tensor = _ROUNDING * (self._weights.abs() @ conversion_errors)
 
     def numbers(self, units: Tensor) -> Tensor:
-        """Return the numbers [n P] of the parameters in a constraint, at points [n P] of the unit cube; else 0."""
+        """Return the values [n P] of parameters at points [n P] of the unit cube; 0 if one is in no constraint."""
         numbers = torch.zeros_like(units)
         for i, p in self.columns.items():
             numbers[:, i] = p.numbers(units[:, i])
@@ -202,8 +203,8 @@ class Limits:
         """Return whether each constraint holds, [n L].
 
         Args:
-            numbers: The numbers [n P], 0 where a parameter is in no constraint.
-            is_rounded: Whether they may have been rounded to float32, as those that kbo has not chosen.
+            numbers: The values of the parameters [n P], 0 if a parameter is in no constraint.
+            is_rounded: Whether float32 may have rounded the values, as values that kbo has not chosen.
         """
         terms = numbers.unsqueeze(-2) * self._weights
         sums = terms.sum(-1)  # by rows, unlike a matrix product
@@ -216,9 +217,9 @@ class Limits:
         return (low <= sums) & (sums <= high)
 
     def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
-        """Return whether all constraints may hold somewhere in each of n boxes, [n].
+        """Return whether each of n boxes may have points at which all constraints hold, [n].
 
-        They do not if the largest sum in the box is below its lower limit, or the least one above its upper limit.
+        A box has none if the largest sum in it is below the lower limit, or the smallest sum is above the upper limit.
 
         Args:
             low: The lower corners of the boxes, [n P] in the unit cube.
@@ -227,7 +228,9 @@ class Limits:
         least = self.numbers(low)
         most = self.numbers(high)
         for i, p in self.columns.items():
-            if list(p.ends) != sorted(p.ends):  # options between two others may be outside of them
+            if list(p.ends) != sorted(
+                p.ends
+            ):  # not in order: an option between two others may be larger than both
                 within = low[:, i] < high[:, i]
                 least[within, i] = float(min(p.ends))
                 most[within, i] = float(max(p.ends))
@@ -238,7 +241,7 @@ class Limits:
 
 
 def _digits(number: float) -> str:
-    """Return a number in a text from which it can be read again."""
+    """Return a number as the shortest of two texts from which the same number can be read."""
     short = f"{number:g}"
     if float(short) == number:
         return short
@@ -246,10 +249,10 @@ def _digits(number: float) -> str:
 
 
 def checked(constraints: Any) -> tuple[Linear | Rule, ...]:
-    """Return constraints on parameters as a tuple, without repetitions.
+    """Return constraints on parameters as a tuple without duplicates.
 
     Raises:
-        InvalidInput: They are no list, or one is neither a ``Linear`` nor a function with a name.
+        InvalidInput: The constraints are no list, or one is neither a ``Linear`` nor a function with a name.
     """
     if isinstance(constraints, (str, Mapping)) or not isinstance(constraints, Sequence):
         raise InvalidInput(f"constraints must be a list, got {checks.shown(constraints)}.")
@@ -280,15 +283,15 @@ def name_of(constraint: Linear | Rule) -> str:
 
 
 def in_words(constraints: Sequence[Linear | Rule]) -> str:
-    """Return the names of constraints in a message."""
+    """Return the names of constraints for a message, joined by "and"."""
     return " and ".join(repr(name_of(constraint)) for constraint in constraints)
 
 
 def permits(rule: Rule, params: Any) -> bool:
-    """Return whether a function says that params may be used.
+    """Return whether a constraint that is a function permits params.
 
     Raises:
-        InvalidInput: It raises an exception, or returns no bool.
+        InvalidInput: The function raises an exception, or returns no bool.
     """
     try:
         with as_caller():

@@ -1,9 +1,10 @@
-"""Points that satisfy the constraints of a space and a context, uniformly at random, also where they are rare.
+"""Uniform random points that satisfy the constraints of a space and have given coordinates (a context).
 
-Where at least one of 16 uniform points satisfies them, the others are rejected. Otherwise points walk by hit-and-run
-(Smith 1984) from corners of the linear constraints: each moves to a uniform point of a line through it, found by
-shrinkage (Neal 2003), which needs no more of a set than whether a point is inside. Half of the lines are parallel to
-differences of other points, which follow a set that is narrow in some direction (ter Braak & Vrugt 2008).
+The search takes its random candidates from here. If at least one of 16 uniform points satisfies the constraints, the
+other points are rejected. Otherwise points walk by hit-and-run (Smith 1984), from corners of the linear constraints:
+each moves to a uniform point of a random line through it. Shrinkage (Neal 2003) finds that point: it only asks whether
+a point is inside the set. Half of the lines are parallel to differences of other points, which follow a set that is
+narrow in some direction (ter Braak & Vrugt 2008).
 """
 
 from __future__ import annotations
@@ -19,45 +20,45 @@ from kbo.space.program import Program
 from kbo.space.space import Space
 
 _N_UNIFORM = 1024
-"""Uniform points by which the share of those that satisfy the constraints is estimated."""
+"""Number of uniform points for the estimate of the share of points that satisfy the constraints."""
 
 _N_MORE = 9 * 1024
-"""Further uniform points if constraints that are functions refuse the first ones."""
+"""Number of further uniform points if functions refuse too many of the first ones."""
 
 _RARE = 1 / 16
-"""Share of the uniform points that satisfy the constraints, below which points walk."""
+"""Points walk if a smaller share of the uniform points satisfies the constraints."""
 
 _FEW = 16
-"""Uniform points inside the constraints that are enough to start the walks from."""
+"""Number of uniform points inside the constraints that suffice as starts of the walks."""
 
 _N_WALKING = 512
-"""Points that walk."""
+"""Number of points that walk."""
 
 _MOVES_FROM_CORNERS = 96
 _MOVES_FROM_ONE_POINT = 48
 _MOVES_FROM_UNIFORM = 12
-"""Moves until the points are uniform."""
+"""Number of moves after which the points count as uniform, by their start."""
 
 _MOVES_OF_A_COPY = 2
-"""Moves of a copy of a point that has walked."""
+"""Number of moves of a point that is drawn from those that have walked."""
 
 _N_SHORTER = 64
-"""Times that the segment of a step is shortened before the point stays where it is."""
+"""Number of times that the segment of a move is shortened before the point stays."""
 
 _N_HALVED = 10
-"""Times that a move of a search is halved before the point stays where it is."""
+"""Number of times that a move of a search is halved before the point stays."""
 
 _MOST_POINTS = 10_000
-"""Points of a finite space that are listed."""
+"""Largest number of points of a finite space that are listed instead of drawn."""
 
 
 class Feasible:
-    """The points that satisfy the constraints of a space and have certain coordinates.
+    """The points that satisfy the constraints of a space and have the fixed coordinates, for random draws.
 
     Args:
         space: The space.
-        fixed: The coordinates [P] that all points have, NaN where a coordinate is free.
-        known: Further points [n P]. Where nothing else is found, points walk from the first of these that satisfies the
+        fixed: The fixed coordinates [P], NaN where a coordinate is free.
+        known: Known points [n P]. If no other start is found, points walk from the first known point that satisfies the
             constraints.
     """
 
@@ -86,7 +87,7 @@ class Feasible:
         return points
 
     def _draw_by_rejection(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw n points [n P]: uniform ones, without those that violate a constraint."""
+        """Draw n points [n P]: uniform points, of which those that violate a constraint are rejected."""
         section = self._section
         accepted = torch.empty(0, self._space.dimension, dtype=torch.float64)
         while len(accepted) < n:
@@ -95,7 +96,11 @@ class Feasible:
         return accepted[:n]
 
     def _pool_from_known(self) -> Tensor:
-        """Return points [n P] after a walk from the first known point that satisfies the constraints."""
+        """Return points [n P] that have walked from the first known point that satisfies the constraints.
+
+        Raises:
+            InvalidInput: No known point satisfies them.
+        """
         starts = self._section.place(self._known)
         starts = starts[self._space.satisfies(starts)]
         if not len(starts):
@@ -109,12 +114,12 @@ class Feasible:
     def projected(self, points: Tensor, others: Tensor) -> Tensor:
         """Return points [n P] near ``others`` that satisfy the constraints.
 
-        Each of ``others`` that violates one is moved halfway to its point inside, at most ``_N_HALVED`` times, and then
-        set onto it.
+        A point that violates a constraint is moved halfway to its partner in ``points``, at most ``_N_HALVED`` times.
+        If that does not suffice, its partner takes its place.
 
         Args:
             points: Points [n P] that satisfy the constraints.
-            others: Points [n P].
+            others: Points [n P], each with its partner in the same row of ``points``.
         """
         projected = others.clone()
         outside = torch.arange(len(others))
@@ -129,19 +134,19 @@ class Feasible:
 
 
 class _Section:
-    """The points of a space that have certain coordinates, and how they are drawn.
+    """The points of a space that have the fixed coordinates, and the way in which they are drawn.
 
     Args:
         space: The space.
-        coordinates: The positions of the fixed coordinates, and their values.
+        coordinates: Position and value of each fixed coordinate.
 
     Attributes:
-        share: Share of the uniform points that satisfy the constraints; 0 where these are rare.
-        pool: Where they are rare, points [n P] that satisfy the constraints.
-        is_listed: Whether the pool has all of them; otherwise they have walked.
+        share: Share of the uniform points that satisfy the constraints; 0 if they are rare.
+        pool: Points [n P] that satisfy the constraints, to draw from if they are rare.
+        is_listed: Whether the pool is the list of all such points; otherwise its points have walked.
 
     Raises:
-        InvalidInput: Nothing satisfies the linear constraints, or in a finite space all of them.
+        InvalidInput: No point satisfies the linear constraints, or in a finite space all constraints.
     """
 
     def __init__(self, space: Space, coordinates: tuple[tuple[int, float], ...]) -> None:
@@ -181,16 +186,16 @@ class _Section:
         return "of the space"
 
     def place(self, points: Tensor) -> Tensor:
-        """Return points [n P] with the fixed coordinates in place of their own."""
+        """Return points [n P] with the fixed coordinates put in."""
         return torch.where(self._is_free, points, self._fixed)
 
     def uniform(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw n uniform points, and return those that satisfy the constraints, [k P]."""
+        """Return the points [k P] among n uniform ones that satisfy the constraints."""
         points = self.place(_uniform(n, self._space.dimension, generator))
         return points[self._space.satisfies(points)]
 
     def _agreeing(self, listed: Tensor) -> Tensor:
-        """Return the points [k P] of a finite space, among all of them [n P], that have the fixed coordinates."""
+        """Return the points [k P] with the fixed coordinates among all points [n P] of a finite space."""
         features = self._space.features(listed)
         agrees = (features == self._space.features(self.place(listed))).all(-1).cpu()
         if not bool(agrees.any()):
@@ -198,7 +203,7 @@ class _Section:
         return listed[agrees]
 
     def _between_corners(self, generator: torch.Generator) -> Tensor:
-        """Return points [k P] that satisfy all constraints, among corners of the linear ones and mixtures of these."""
+        """Return points [k P] that satisfy all constraints: corners of the linear ones and mixtures of the corners."""
         space = self._space
         names = list(space.parameters)
         context = {names[i]: u for i, u in self._coordinates}
@@ -215,7 +220,7 @@ class _Section:
         return points[space.satisfies(points)]
 
     def walked(self, starts: Tensor, n_moves: int, generator: torch.Generator) -> Tensor:
-        """Return points [n P] after a walk from starts [k P]; none without a start."""
+        """Return points [n P] that have walked from starts [k P]; no points if there are no starts."""
         if not len(starts):
             return starts
         points = starts[torch.randint(len(starts), (_N_WALKING,), generator=generator)]
@@ -226,16 +231,16 @@ class _Section:
     def moved(
         self, points: Tensor, pool: Tensor, generator: torch.Generator, width: float | None = None
     ) -> Tensor:
-        """Return points [n P] after one step of hit-and-run.
+        """Return points [n P] after one move of hit-and-run.
 
-        Each moves to a uniform point of a segment of a line, which is shortened to the point (shrinkage) until an end
-        inside the constraints is found.
+        A candidate is drawn uniformly from a segment of a line through the point. If it violates a constraint, the
+        segment ends there from now on, and the next candidate is drawn from the shorter segment (shrinkage).
 
         Args:
             points: Points [n P] that satisfy the constraints.
             pool: Points [k P] whose differences are directions.
             generator: Source of the random numbers.
-            width: Length of the segment, which has the point at a random place, in lengths of the direction; by default
+            width: Length of the segment, in lengths of the direction; the point is at a random place of it. By default
                 the segment is the whole line in the cube.
         """
         n = len(points)
@@ -272,7 +277,8 @@ class _Section:
     ) -> Tensor:
         """Return n directions [n P], zero in the fixed coordinates.
 
-        Half of them are differences of a pool [k P]. The others are normal in about two coordinates, times a scale.
+        Half of them are differences of points of the pool [k P]. The others are normal numbers, times the scale, in two
+        coordinates on average.
         """
         P = self._space.dimension
         first, second = torch.randint(len(pool), (2, n), generator=generator)
@@ -293,7 +299,7 @@ _section = lru_cache(maxsize=8)(_Section)
 
 @lru_cache(maxsize=8)
 def _walked_from(section: _Section, start: tuple[float, ...]) -> Tensor:
-    """Return points [n P] after a walk from one point [P] that satisfies the constraints."""
+    """Return points [n P] that have walked from one point [P] that satisfies the constraints."""
     generator = torch.Generator().manual_seed(0)
     starts = torch.tensor([start], dtype=torch.float64)
     return section.walked(starts, _MOVES_FROM_ONE_POINT, generator)

@@ -1,4 +1,4 @@
-"""Spaces in plain data: dicts, JSON and YAML."""
+"""Spaces from plain data: dicts, and files of JSON and YAML."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Definition(NamedTuple):
 
     Attributes:
         bounds: A dict or a ``When`` for each parameter.
-        constraints: The constraints on parameters.
+        constraints: The linear constraints.
         rows: The values of each parameter in the rows of a table of candidates, by name; empty without a table.
     """
 
@@ -48,10 +48,10 @@ class Definition(NamedTuple):
 
 
 def definition_of(entries: Mapping[str, Any]) -> Definition:
-    """Return the space that entries describe, as ``Space.from_dict`` takes them.
+    """Return the definition of a space from its entries, in the form of ``Space.from_dict``.
 
     Raises:
-        InvalidInput: An entry cannot be used, which is named.
+        InvalidInput: An entry cannot be used; the message names it.
     """
     definition = Definition([], [], {})
     for name, entry in entries.items():
@@ -69,7 +69,7 @@ def definition_of(entries: Mapping[str, Any]) -> Definition:
 
 
 def _check_is_no_pair(entry: Any) -> None:
-    """Check that an entry is no list of two numbers, which could be a range or a choice."""
+    """Check that an entry is no list of two numbers: it could be a range or a choice."""
     is_pair = isinstance(entry, list) and len(entry) == 2
     if not is_pair or any(isinstance(value, (str, bool)) for value in entry):
         return
@@ -83,7 +83,7 @@ def _check_is_no_pair(entry: Any) -> None:
 
 
 def _parameter(name: Any, entry: Mapping[str, Any]) -> Mapping[str, Any] | When:
-    """Return the parameter of an entry with a kind, in a dict, or in a ``When`` if it is conditional."""
+    """Return the parameter of an entry with a kind: as a dict, or as a ``When`` if it is conditional."""
     if entry.get("kind") == "function":
         raise InvalidInput(
             "a constraint that is a function is given in Python, Space(bounds, constraints=[...])."
@@ -101,7 +101,7 @@ def _parameter(name: Any, entry: Mapping[str, Any]) -> Mapping[str, Any] | When:
 
 
 def _constructed(entry: Mapping[str, Any]) -> Any:
-    """Return the object of the class that an entry names as its kind, with the other entries as arguments."""
+    """Return an object of the class that ``kind`` of an entry names; the other items are its arguments."""
     kind = _KINDS[checks.one_of("kind", entry.get("kind"), _KINDS)]
     arguments = {key: value for key, value in entry.items() if key not in ("kind", "when", "rows")}
     signature = inspect.signature(kind)
@@ -121,14 +121,14 @@ _INT = "tag:yaml.org,2002:int"
 """Names of types in YAML."""
 
 _LONGEST_NUMBER = 100
-"""Characters of a whole number in YAML at most: PyYAML takes minutes for one of 500 000 in base 60, as 1:30:00."""
+"""Most characters of a whole number in YAML: PyYAML takes minutes for 500 000 characters in base 60, as 1:30:00."""
 
 
 def read(path: Path) -> Any:
-    """Return the data in a file of YAML or, with the suffix .json, JSON.
+    """Return the data in a file: JSON if its suffix is .json, otherwise YAML.
 
     Raises:
-        InvalidInput: The file cannot be read; with the line if its text is wrong.
+        InvalidInput: The file cannot be read. If its text is wrong, the message names the line.
         MissingExtra: PyYAML is not installed.
     """
     form = "JSON"
@@ -147,7 +147,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the entries of a JSON object.
 
     Raises:
-        ValueError: A name comes twice. Python's reader would keep the last one alone.
+        ValueError: A name comes twice. Python's reader would silently keep the last entry.
     """
     entries = dict(pairs)
     if len(entries) < len(pairs):
@@ -158,12 +158,13 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    """Return the data in YAML 1.2.
+    """Return the data in a text of YAML 1.2.
 
-    There 1e-4 is a number, and yes, no, on and off are texts. PyYAML reads YAML 1.1, where it is the other way round.
+    In YAML 1.2, 1e-4 is a number, and yes, no, on and off are texts. PyYAML reads YAML 1.1, in which 1e-4 is a text,
+    and the four words are truth values.
 
     Raises:
-        ValueError: The text is no YAML; with the line if it is known.
+        ValueError: The text is no YAML; the message names the line if it is known.
     """
 
     class Loader(yaml.SafeLoader):
@@ -188,10 +189,10 @@ def _yaml(text: str) -> Any:
 
 
 def _whole_number(loader: yaml.SafeLoader, node: Any) -> int:
-    """Return the whole number of a node.
+    """Return the whole number of a YAML node.
 
     Raises:
-        ValueError: It is too long.
+        ValueError: The number has more than ``_LONGEST_NUMBER`` characters.
     """
     if len(node.value) > _LONGEST_NUMBER:
         raise ValueError(

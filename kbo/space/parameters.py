@@ -1,4 +1,4 @@
-"""Parameters: values as people write them, as coordinates in [0, 1], and as columns for a kernel."""
+"""Parameters, and the three forms of their values: as users write them, in [0, 1], and as columns for a kernel."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ _LARGEST = 2**50
 _LARGEST_LOG = 2**44
 """Largest whole number of an ``Int`` on a linear and on a logarithmic scale.
 
-Up to there each has a unit coordinate of its own in float64."""
+Up to there each number has its own unit coordinate in float64."""
 
 _COARSE = 2.0**-40
-"""Distance between neighbouring numbers of float64, as a share of the range, from which on a ``Float`` is coarse."""
+"""A ``Float`` is coarse if neighbouring numbers of float64 differ by more than this share of its range."""
 
 _ON_GRID = 1e-6
-"""Steps by which the end of a range may be off its grid: other libraries add up steps in floating point."""
+"""Part of a step by which the end of a range may be off its grid: other libraries add up steps in floating point."""
 
 FLOAT32 = 2.0**-20
-"""Relative rounding that given values may have: eight units in the last place of float32, as exp(log(x)) in float32."""
+"""Relative rounding that values from outside may have: 8 units in the last place of float32, as of exp(log(x))."""
 
 _DISTINCT = 0.01
-"""Part of the distance between two values of a parameter that never counts as rounding."""
+"""Largest part of the distance between two values of a parameter that can count as rounding."""
 
 
 class Parameter:
-    """A parameter of a space. The methods here are those of finitely many options with equal cells of [0, 1].
+    """One parameter of a space; the methods here are for finitely many options with equal cells in [0, 1].
 
-    The options lie side by side on a line: the option at position p has the places from p to p + 1. ``coordinate`` maps
-    the line to the unit interval and ``place`` maps it back; everything else follows from these two. A subclass with
-    another scale defines both, and nothing outside this class computes either.
+    The options lie side by side on a line: the option at position p takes the places from p to p + 1. ``coordinate``
+    maps places to unit coordinates, and ``place`` maps them back. All other methods use these two. A subclass with
+    another scale overrides both.
 
-    A subclass needs ``options`` only, and where it has none, ``units``, ``values``, ``plain`` and ``features``.
+    A subclass needs ``options`` only. A subclass without options needs ``units``, ``values``, ``plain`` and
+    ``features``.
 
     Attributes:
         columns: Number of feature columns.
-        is_range: Whether the values are the numbers between two ends, as those of a ``Float`` and an ``Int``.
+        is_range: Whether the values are numbers between two ends, as for ``Float`` and ``Int``.
         log: Whether the scale of a ``Float`` or an ``Int`` is logarithmic.
         options: All values, in order; empty for a real number.
-        ends: The values, or only the least and the largest one where these are numbers between the two.
+        ends: The smallest and the largest value of a range; otherwise all values.
     """
 
     columns: int = 1
@@ -59,9 +60,9 @@ class Parameter:
         return self.options
 
     def coordinate(self, place: Tensor) -> Tensor:
-        """Return the unit coordinates [n] of places [n].
+        """Return the unit coordinates [n] of places [n] on the line.
 
-        The cell of the option at position p is from place p to p + 1, and has its middle at p + 1/2.
+        The cell of the option at position p reaches from place p to place p + 1, with its middle at p + 1/2.
         """
         return place.double() / len(self.options)
 
@@ -70,22 +71,22 @@ class Parameter:
         return u * len(self.options)
 
     def index(self, u: Tensor) -> Tensor:
-        """Return the positions [n] among the options at unit coordinates u [n]."""
+        """Return the positions [n] of the options at unit coordinates u [n]."""
         return self.place(u).floor().long().clamp(0, len(self.options) - 1)
 
     def middles(self, positions: Tensor) -> Tensor:
-        """Return the unit coordinates [n] of options at positions [n], the middles of their cells."""
+        """Return the unit coordinates [n] of the middles of the cells of options at positions [n]."""
         return self.coordinate(positions.double() + 0.5)
 
     def units(self, values: Sequence[Any]) -> Tensor:
-        """Return the unit coordinates [n] of plain values: of options the middles of their cells."""
+        """Return the unit coordinates [n] of plain values; an option has the middle of its cell."""
         return self.middles(torch.tensor([self._position(value) for value in values]))
 
     def unit(self, value: Any) -> float:
         """Return the unit coordinate of a value.
 
         Raises:
-            InvalidInput: The parameter does not have it.
+            InvalidInput: The parameter does not have the value.
         """
         return float(self.units([self.plain(value)])[0])
 
@@ -100,10 +101,10 @@ class Parameter:
         return self.values(torch.tensor([u], dtype=torch.float64))[0]
 
     def plain(self, value: Any) -> Any:
-        """Return the value as a plain Python value.
+        """Return the value as a plain Python value, without rounding errors.
 
         Raises:
-            InvalidInput: The parameter does not have it.
+            InvalidInput: The parameter does not have the value.
         """
         return self.options[self._position(value)]
 
@@ -112,38 +113,38 @@ class Parameter:
         return torch.tensor(self.values(u), dtype=u.dtype)
 
     def features(self, u: Tensor) -> Tensor:
-        """Return the columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
+        """Return the feature columns [n columns] at unit coordinates u [n]. Equal values have equal features."""
         return (self.index(u).to(u) / (len(self.options) - 1)).unsqueeze(-1)
 
     def columns_of(self, value: Any) -> list[float]:
-        """Return the columns of a value that may be outside of the range, as earlier trials have them.
+        """Return the feature columns of one value. Values of earlier trials may be outside of the range.
 
         Raises:
-            InvalidInput: The value has no place among those of the parameter.
+            InvalidInput: The value has no place on the scale or among the options of the parameter.
         """
         return self.features(self.units([self.plain(value)]))[0].tolist()
 
     def comparable(self, former: Parameter, same_scale: bool = False) -> Parameter:
-        """Return the parameter by whose columns values of this parameter and of a former one are compared.
+        """Return a parameter whose feature columns have a place for values of this parameter and of a former one.
 
-        Numbers outside of a range have a place on its scale. Options of former ones have columns of their own.
+        Numbers outside of a range have a place on its scale. Each former option has its own column.
 
         Args:
-            former: The parameter that compared the values before.
-            same_scale: Whether numbers keep the former scale; otherwise they have that of the new range.
+            former: The parameter whose columns compared the values before.
+            same_scale: Whether numbers keep the former scale; otherwise they get the scale of the new range.
         """
         if former.is_range:  # on whose scale options have no place
             return self
         return _with_former_options(self, former)
 
     def labels(self, name: str) -> list[str]:
-        """Return the names of the feature columns of a parameter with a name."""
+        """Return the names of the feature columns, given the name of the parameter."""
         return [name] * self.columns
 
     def describe(self) -> dict[str, Any]:
         """Return the parameter as plain JSON values.
 
-        The step is among them only if it is set: journals of kbo 0.11 have none.
+        A step is included only if it differs from the default: journals of kbo 0.11 have no step.
         """
         entries: dict[str, Any] = {"kind": type(self).__name__}
         parameter: Any = self  # every subclass is a dataclass
@@ -160,7 +161,7 @@ class Parameter:
         """Return the position of a value among the options.
 
         Raises:
-            InvalidInput: It is none of them.
+            InvalidInput: The value is no option.
         """
         try:
             return self.options.index(value)
@@ -173,7 +174,7 @@ class Parameter:
 
 
 class _Range(Parameter):
-    """Numbers from ``low`` to ``high``; what ``Float`` and ``Int`` share."""
+    """Numbers from ``low`` to ``high``: the common part of ``Float`` and ``Int``."""
 
     is_range = True
 
@@ -199,7 +200,7 @@ class _Range(Parameter):
         return self
 
     def _set_range(self, low: float, high: float) -> None:
-        """Check that bounds are in order and suit the scale, and keep them as Python values."""
+        """Set the bounds and the scale, after a check that the bounds are in order and suit the scale."""
         if low > high:
             raise InvalidInput(
                 f"the bounds low = {low} and high = {high} are reversed: write ({high}, {low})."
@@ -216,7 +217,7 @@ class _Range(Parameter):
         object.__setattr__(self, "log", log)
 
     def _check_steps(self, step: float) -> None:
-        """Check that the range is a whole number of steps, on a linear scale."""
+        """Check that the scale is linear, and that the range is a whole number of steps."""
         if self.log:
             raise InvalidInput(
                 "a logarithmic scale has no step: leave out one of log and step, or list the values in "
@@ -242,7 +243,7 @@ class _Range(Parameter):
         Args:
             value: The value.
             step: The step.
-            size: Size of the numbers by which the value may be off a step: it counts as rounding.
+            size: Size of the numbers that are rounded; it decides which difference counts as rounding.
 
         Raises:
             InvalidInput: The value is outside of the range, or between two steps.
@@ -263,7 +264,7 @@ class _Range(Parameter):
         raise InvalidInput(f"expected {expected}, got {checks.shown(value)}.")
 
     def _refusal(self, value: Any) -> InvalidInput:
-        """Return the refusal of a value that is outside of the range."""
+        """Return the exception for a value that is outside of the range."""
         return InvalidInput(
             f"expected a number in [{self.low:g}, {self.high:g}], got {checks.shown(value)}."
         )
@@ -271,12 +272,12 @@ class _Range(Parameter):
 
 @dataclass(frozen=True)
 class Float(_Range):
-    """A real number between ``low`` and ``high``: on a logarithmic scale if ``log``, in steps from ``low`` if ``step``.
+    """A real number from ``low`` to ``high``: on a logarithmic scale if ``log``, in steps from ``low`` if ``step``.
 
     Raises:
-        InvalidInput: Bounds that are no numbers, not finite, reversed, equal, not above 0 on a logarithmic scale, too
-            far apart for float64, or not a whole number of steps apart; a step on a logarithmic scale; bounds of a
-            logarithmic scale that nearly agree.
+        InvalidInput: The bounds are no finite numbers, reversed, equal, too far apart for float64, or not a whole
+            number of steps apart. On a logarithmic scale: a bound is not above 0, the bounds nearly agree, or there is
+            a step.
     """
 
     low: float
@@ -302,7 +303,7 @@ class Float(_Range):
             self._check_digits(self.step)
 
     def _check_digits(self, step: float) -> None:
-        """Check that 15 digits tell apart the values of a range with a step."""
+        """Check that the values of a range with a step differ in their first 15 digits."""
         largest = max(abs(self.low), abs(self.high))
         resolution = 10 ** (math.ceil(math.log10(largest)) - 15)
         if resolution > _ON_GRID * step:
@@ -353,7 +354,7 @@ class Float(_Range):
 
     @property
     def _width(self) -> float:
-        """Length of the range, of a logarithmic scale that of the logarithms."""
+        """Length of the range; on a logarithmic scale the length in natural logarithms."""
         if self.log:
             return math.log(self.high / self.low)
         return self.high - self.low
@@ -362,8 +363,8 @@ class Float(_Range):
     def _is_coarse(self) -> bool:
         """Whether float64 has few numbers in the range.
 
-        Features are then those of the numbers, so that points between two numbers, which become equal params, have
-        equal features.
+        Points between two neighbouring numbers become equal params. They must have equal features, so the features are
+        then computed from the rounded numbers.
         """
         return math.ulp(max(abs(self.low), abs(self.high))) > _COARSE * (self.high - self.low)
 
@@ -376,9 +377,9 @@ class Int(_Range):
     """A whole number from ``low`` to ``high``, both included: on a logarithmic scale if ``log``, in steps of ``step``.
 
     Raises:
-        InvalidInput: Bounds that are no whole numbers, reversed, equal, not above 0 on a logarithmic scale, above
-            2**50 in size (2**44 on a logarithmic scale), or not a whole number of steps apart; steps on a logarithmic
-            scale.
+        InvalidInput: The bounds are no whole numbers, reversed, equal, above 2**50 in size (2**44 on a logarithmic
+            scale), or not a whole number of steps apart. On a logarithmic scale: a bound is not above 0, or the step is
+            not 1.
     """
 
     low: int
@@ -429,7 +430,7 @@ class Int(_Range):
         return ((self.numbers(u).log() - low) / (math.log(self.high) - low)).unsqueeze(-1)
 
     def _logarithms(self) -> tuple[float, float]:
-        """Return the logarithms of the ends of the line, half a number below the lowest and above the largest."""
+        """Return the logarithms of the ends of the line: low - 1/2 and high + 1/2."""
         return math.log(self.low - 0.5), math.log(self.high + 0.5)
 
     def _position(self, value: Any) -> int:
@@ -438,7 +439,7 @@ class Int(_Range):
 
 @dataclass(frozen=True)
 class _Listed(Parameter):
-    """One of several options in a list; what ``Choice`` and ``Ordinal`` share."""
+    """One of several options in a list: the common part of ``Choice`` and ``Ordinal``."""
 
     options: Sequence[Any]
 
@@ -458,10 +459,10 @@ class _Listed(Parameter):
 class Choice(_Listed):
     """One of several options without an order; options are numbers, strings, booleans or None.
 
-    Each has a column of its own, so that any two are at the same distance for the kernel.
+    Each option has its own feature column, so the kernel sees the same distance between any two.
 
     Raises:
-        InvalidInput: Fewer than two different options, or options of other kinds.
+        InvalidInput: There are fewer than two different options, or an option is of another kind.
     """
 
     @property
@@ -470,7 +471,7 @@ class Choice(_Listed):
         return len(self.options)
 
     def features(self, u: Tensor) -> Tensor:
-        """Return the one-hot columns [n k]."""
+        """Return the one-hot columns [n k] of length 1/sqrt(2), so that two options are at distance 1."""
         return torch.nn.functional.one_hot(self.index(u), len(self.options)).to(u) / math.sqrt(2)
 
     def labels(self, name: str) -> list[str]:
@@ -478,18 +479,18 @@ class Choice(_Listed):
 
 
 class Ordinal(_Listed):
-    """One of several options in the order given, for example 16, 32, 64, 128; options are as those of a ``Choice``.
+    """One of several options in order, for example 16, 32, 64, 128; options are of the kinds of a ``Choice``.
 
-    The kernel compares their positions in the list, which count as equally far apart.
+    The kernel compares positions in the list: neighbouring options are equally far apart.
 
     Raises:
-        InvalidInput: Fewer than two different options, or options of other kinds.
+        InvalidInput: There are fewer than two different options, or an option is of another kind.
     """
 
 
 @dataclass(frozen=True)
 class Fixed(Parameter):
-    """One value, a number, string, boolean or None, which the objective gets with the others; the kernel ignores it."""
+    """One fixed value that the objective gets: a number, string, boolean or None. The kernel does not see it."""
 
     constant: Any
 
@@ -514,7 +515,7 @@ class Fixed(Parameter):
 
 @dataclass(frozen=True)
 class _Steps(Sequence[float]):
-    """The numbers of a range with a step, computed when they are read."""
+    """The values of a range with a step, as a sequence that computes each value when it is read."""
 
     low: float
     high: float
@@ -537,10 +538,11 @@ class _Steps(Sequence[float]):
 
 
 def _with_former_options(new: Parameter, former: Parameter) -> Parameter:
-    """Return the parameter whose columns compare the options of a parameter and those of the former one.
+    """Return a parameter whose columns have a place for the new and the former options.
 
-    It is the former one if that has all new options, those of an ``Ordinal`` in their order. Otherwise it is the new
-    one if that has all former options or an order, and else a choice of all options.
+    The former parameter is taken if it has all new options and is of the same class (for an ``Ordinal``: with the
+    options in the same order), or the new one is ``Fixed``. Otherwise the new parameter is taken if it is an
+    ``Ordinal`` or has all former options. Otherwise the result is a ``Choice`` of all options.
     """
     kept = [option for option in former.options if option in new.options]
     has_columns = former.columns > 0 and len(kept) == len(new.options)
@@ -555,7 +557,11 @@ def _with_former_options(new: Parameter, former: Parameter) -> Parameter:
 
 
 def _option(value: Any, name: str = "an option") -> Any:
-    """Return an option as a Python value that a journal can keep."""
+    """Return an option as a plain Python value, which a journal can keep.
+
+    Raises:
+        InvalidInput: The option is no finite number, text, boolean or None.
+    """
     plain = checks.plain(value)
     if plain is None or isinstance(plain, bool):
         return plain
@@ -570,7 +576,7 @@ def _option(value: Any, name: str = "an option") -> Any:
 
 
 def nearest(options: Sequence[Any], value: Any) -> int | None:
-    """Return the position of the option that a number is except for rounding; None if it is none of them."""
+    """Return the position of the option that equals a number up to rounding; None if there is no such option."""
     number = _real(value)
     distances = []
     for position, option in enumerate(options):
@@ -592,14 +598,14 @@ def _rounding(size: float, spacing: float) -> float:
     """Return the largest difference that counts as rounding, in units of the values.
 
     Args:
-        size: A value of the size of those that are rounded.
+        size: The size of the values that are rounded.
         spacing: The distance between different values, or the width of their range.
     """
     return min(FLOAT32 * abs(size), _DISTINCT * spacing)
 
 
 def _real(value: Any) -> float:
-    """Return the value as a float; NaN if it is no real number."""
+    """Return a value as a float; NaN if it is no real number."""
     try:
         return checks.real(value)
     except Exception:  # whatever a conversion of the caller's own raises
@@ -607,7 +613,7 @@ def _real(value: Any) -> float:
 
 
 def onto_range(number: float, low: float, high: float, log: bool = False) -> float | None:
-    """Return a number of a range; one that rounding has moved outside is set onto the bound, others give None."""
+    """Return a number that is in a range, or the bound if rounding has moved it outside; otherwise None."""
     if low <= number <= high:
         return number
     bound = high

@@ -1,4 +1,7 @@
-"""Limits on weighted sums as a mixed-integer linear program, which finds points inside or proves there are none."""
+"""Linear constraints as a mixed-integer linear program: it finds points inside, or proves that there are none.
+
+``Space`` uses it to refuse constraints that contradict each other, and ``feasible`` to find the starts of its walks.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +19,24 @@ from kbo.space.constraints import Linear, in_words
 from kbo.space.parameters import Parameter
 
 _LEAST_MARGIN = 1e-7
-"""Least margin from the limits, as a share of the ranges of the real parameters in a sum.
+"""Smallest margin from the limits, as a share of the ranges of the real parameters in a sum.
 
-With less, solvers and float64 cannot tell inside from outside."""
+With a smaller margin, solvers and float64 cannot tell inside from outside."""
 
 _INFEASIBLE = 2
-"""Status of SciPy's ``milp`` if it has proved that there is no solution."""
+"""Status of SciPy's ``milp`` that means: proved that there is no solution."""
 
 _SECONDS = 10.0
-"""Time after which a search for a point with whole numbers ends without an answer."""
+"""Time limit of one solution, in seconds."""
 
 
 class Program:
-    """The linear program of limits on parameters.
+    """The mixed-integer linear program of limits on parameters.
 
-    Every parameter in a limit, and every parent of one, has variables, which are zero where it is not active:
+    Every parameter in a limit has variables, and so have its parents. They are zero if the parameter is not active:
 
-    * a real number: its position in [0, 1] of its range;
-    * a whole or stepped number: the number of its steps;
+    * a real number: its position in its range, in [0, 1];
+    * a whole number, or a number with a step: the number of its steps from the low end;
     * any other parameter, and every parent: an indicator for each option.
 
     The last of the V variables is the margin that real parameters keep from all limits.
@@ -41,8 +44,8 @@ class Program:
     Args:
         parameters: The parameters of the space by name.
         conditions: The conditions of the space.
-        limits: The limits, by names of parameters.
-        context: Unit coordinates of parameters that are given wherever they are active.
+        limits: The limits, with names of parameters as keys.
+        context: Unit coordinates of parameters with a fixed value, by name.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Program:
             self._add_limit(limit)
 
     def _names_in(self, limits: Sequence[Linear]) -> set[str]:
-        """Return the names of the parameters in limits, their parents, the parents of these, and so on."""
+        """Return the names of the parameters in limits, and of all their ancestors."""
         names = set()
         for limit in limits:
             for name in limit.weights:
@@ -81,7 +84,7 @@ class Program:
         return names
 
     def _number_variables(self, names: set[str]) -> None:
-        """Give parameters their variables: one, or an indicator for each option; and set ``size``, with the margin."""
+        """Number the variables of the parameters, and set ``size``, the number V of all variables with the margin."""
         parents = {condition.parent for condition in self._conditions.values()}
         n_variables = 0
         for name, parameter in self._parameters.items():
@@ -94,13 +97,13 @@ class Program:
         self.size: int = n_variables + 1
 
     def _row(self, variables: Sequence[int], coefficients: Any = 1.0) -> np.ndarray:
-        """Return a row of coefficients [V]: those of some variables, and 0 of all others."""
+        """Return a row of coefficients [V] of the program: the given ones for some variables, 0 for the others."""
         row = np.zeros(self.size)
         row[variables] = coefficients
         return row
 
     def _active(self, name: str) -> tuple[np.ndarray, float]:
-        """Return whether a parameter is active, 1 or 0, as coefficients [V] of the variables and a constant."""
+        """Return a linear expression that is 1 if a parameter is active, else 0: coefficients [V] and a constant."""
         if name not in self._conditions:
             return np.zeros(self.size), 1.0
         parent, values = self._conditions[name]
@@ -109,7 +112,7 @@ class Program:
         return self._row([indicators[options.index(value)] for value in values]), 0.0
 
     def _add_indicators(self, name: str, unit: float | None) -> None:
-        """Demand that where the parameter is active, one of its indicators is 1, or that of a unit coordinate."""
+        """Demand that exactly one indicator of an active parameter is 1: the one at ``unit``, if that is given."""
         variables = self._variables[name]
         self._is_whole[variables] = 1
         active, constant = self._active(name)
@@ -119,7 +122,7 @@ class Program:
             self._rows.append((self._row([variables[position]]) - active, constant, constant))
 
     def _add_number(self, name: str, unit: float | None) -> None:
-        """Demand that where the parameter is active, its variable is in its range, or at a unit coordinate."""
+        """Demand that the variable of an active number is in its range: at ``unit``, if that is given."""
         p = self._parameters[name]
         variables = self._variables[name]
         value = 1.0
@@ -139,7 +142,7 @@ class Program:
         self._rows.append((self._row(variables) - value * active, least, value * constant))
 
     def _value(self, name: str) -> tuple[np.ndarray, float]:
-        """Return a parameter's value as coefficients [V] of the variables and a constant; 0 where it is not active."""
+        """Return the value of a parameter, 0 if it is not active, as coefficients [V] and a constant."""
         p = self._parameters[name]
         variables = self._variables[name]
         if self._has_indicators[name]:
@@ -154,8 +157,8 @@ class Program:
     def _add_limit(self, limit: Linear) -> None:
         """Demand both ends of a limit: low + margin * room <= sum of weight * value <= high - margin * room.
 
-        The room is the sum of |weight| times the range over the real parameters. Each row is divided by its largest
-        coefficient.
+        The room is the sum of |weight| * (high - low) over the real parameters. Both rows are divided by the largest
+        coefficient of the sum.
         """
         total = np.zeros(self.size)
         constant = 0.0
@@ -177,7 +180,7 @@ class Program:
         """Return the variables [V] that minimise cost [V] @ variables; None if no variables satisfy the limits.
 
         Raises:
-            InvalidInput: The solver has found none in time, and has not proved that there are none.
+            InvalidInput: The solver found no variables within the time limit, and no proof that there are none.
         """
         arrays: list[Any] = [np.array(column) for column in zip(*self._rows, strict=True)]
         lower: Any = self._row([-1], least_margin)
@@ -197,16 +200,16 @@ class Program:
         return solution.x
 
     def margin(self) -> float | None:
-        """Return the largest margin from all limits, in real parameters' ranges; None if no point is inside."""
+        """Return the largest margin from all limits, as a share of the room; None if no point is inside."""
         best = self.solve(self._row([-1], -1.0))
         if best is None:
             return None
         return float(best[-1])
 
     def corners(self, n: int, generator: torch.Generator) -> np.ndarray:
-        """Return corners of the limits, as variables [k V]: those that minimise n random costs, k <= n.
+        """Return variables [k V] that minimise n random costs, k <= n: corners of the limits.
 
-        They keep a tenth of the largest margin from the limits.
+        Each keeps at least a tenth of the largest margin from the limits.
         """
         least_margin = 0.1 * (self.margin() or 0.0)
         costs = torch.randn(n, self.size, generator=generator, dtype=torch.float64).numpy()
@@ -219,7 +222,7 @@ class Program:
         return np.array(corners).reshape(-1, self.size)
 
     def units(self, variables: np.ndarray) -> Tensor:
-        """Return the points [n P] of the unit cube of variables [n V]; NaN for parameters without variables."""
+        """Return variables [n V] as points [n P] of the unit cube; NaN for parameters without variables."""
         points = torch.full((len(variables), len(self._parameters)), torch.nan, dtype=torch.float64)
         for column, (name, p) in enumerate(self._parameters.items()):
             if name in self._variables:
@@ -228,7 +231,7 @@ class Program:
         return points
 
     def _value_at(self, name: str, p: Parameter, variables: np.ndarray) -> Any:
-        """Return the value of a parameter at variables [V]."""
+        """Return the value that variables [V] give a parameter."""
         of_parameter = variables[self._variables[name]]
         if self._has_indicators[name]:
             return p.options[int(of_parameter.argmax())]
@@ -239,7 +242,7 @@ class Program:
 
 
 def _position(parameter: Parameter, unit: float) -> int:
-    """Return the position among the options at a unit coordinate."""
+    """Return the position of the option at a unit coordinate."""
     return int(parameter.index(torch.tensor(unit, dtype=torch.float64)))
 
 
@@ -251,7 +254,7 @@ def check(
     """Check that some point satisfies all limits, and that they leave room for the real parameters.
 
     Raises:
-        InvalidInput: None does, with the limits that contradict each other; or the room is too small.
+        InvalidInput: No point satisfies the limits, or they leave too little room; the message names these limits.
     """
     margin = Program(parameters, conditions, limits).margin()
     if margin is not None and margin >= _LEAST_MARGIN:
@@ -282,13 +285,13 @@ def _culprits(
     limits: Sequence[Linear],
     has_points: bool,
 ) -> list[Linear]:
-    """Return limits that no point satisfies, or that leave too little room, and of which each is needed for that.
+    """Return a minimal set of limits that no point satisfies, or that leave too little room.
 
     Args:
         parameters: The parameters of the space by name.
         conditions: The conditions of the space.
-        limits: Limits of which together this is true.
-        has_points: Whether some points satisfy them, so that they leave too little room.
+        limits: All limits; together they contradict each other, or leave too little room.
+        has_points: Whether the second is the case: some points satisfy them, with too little room.
     """
     culprits = list(limits)
     for limit in limits:
@@ -304,7 +307,7 @@ def _culprits(
 def _extremes(
     limit: Linear, parameters: Mapping[str, Parameter], conditions: Mapping[str, Condition]
 ) -> tuple[float, float]:
-    """Return the least and the largest sum within the bounds; a parameter that is not active adds 0."""
+    """Return the smallest and the largest sum within the bounds; a parameter that is not active adds 0."""
     low = 0.0
     high = 0.0
     for name, weight in limit.weights.items():

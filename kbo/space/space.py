@@ -1,18 +1,20 @@
 """Search spaces: named parameters, and their encoding as points that a kernel can compare.
 
-Values of the parameters have three forms. ``params`` is the argument of the objective: a dict, or a list of floats if
-the bounds were a list. ``unit`` is a point of the cube [0, 1]^P, one coordinate per parameter, in which the search
-takes place. ``features`` [D] is the input of the kernel: numbers scaled to [0, 1] after rounding those with finitely
-many values, choices as one-hot columns of length 1/sqrt(2), so that two choices are at distance 1. Equal params have
-equal features.
+Values of the parameters have three forms:
 
-A parameter that is not active is not among the params. Its coordinate has no effect, and its features are zeros. A
-conditional number is a point of a quarter of a circle around zero, two columns (as in the arc kernel of Swersky et al.
-2014), of radius 1/sqrt(2), so that the ends of its range are at distance 1; values outside of a range that has changed
-are on the half circle around it. So two points without a parameter are compared by the others alone, and a point with
-it and one without it are at distance 1/sqrt(2) in it, whatever its value. Parameters outside of conditions are shared
-by all branches. Any kernel that is positive definite on features is so on params, since features are a function of
-params.
+* ``params`` is the argument of the objective: a dict, or a list of floats if the bounds were a list.
+* ``unit`` is a point of the cube [0, 1]^P with one coordinate per parameter. The search takes place there.
+* ``features`` [D] is the input of the kernel. Numbers are scaled to [0, 1]; if they have finitely many values, they are
+  rounded first. A choice is a one-hot vector of length 1/sqrt(2), so two options are at distance 1.
+
+Equal params have equal features. So a kernel that is positive definite on features is positive definite on params.
+
+A parameter that is not active is missing in the params. Its coordinate has no effect, and its features are zeros. A
+conditional number has two columns: a point on a quarter circle around zero (as in the arc kernel of Swersky et al.
+2014). The radius is 1/sqrt(2), so the ends of the range are at distance 1. Values outside of a range that has changed
+lie on the half circle around it. Consequently two points without the parameter are compared by the other parameters,
+and a point with it is at distance 1/sqrt(2) from a point without it, whatever its value. Parameters without a condition
+are shared by all branches.
 """
 
 from __future__ import annotations
@@ -41,51 +43,50 @@ from kbo.space.table import Frame, Table, columns_of, parameter_of
 Params = dict[str, Any] | list[float]
 
 _MOST_COLUMNS = 3000
-"""Columns of the kernel's input up to which a proposal takes seconds."""
+"""Largest number of feature columns: with more, a proposal takes longer than seconds."""
 
 _MIDDLE = 0.5
-"""The coordinate of parameters that are not active."""
+"""The unit coordinate of a parameter that is not active."""
 
 
 class Space:
-    """Named parameters, all or some of which an objective gets.
+    """The search space: named parameters, conditions and constraints.
 
     A dict gives every name a parameter:
 
     * ``Float``, ``Int``, ``Choice``, ``Ordinal`` or ``Fixed``;
-    * a pair ``(low, high)``: whole numbers if both are Python integers, otherwise real ones;
+    * a pair ``(low, high)``: an ``Int`` if both are Python integers, otherwise a ``Float``;
     * a list of options: a ``Choice``; ``bool``: the choice of False and True;
     * a single number, text, boolean or None: ``Fixed``.
 
-    A list of pairs, always of real numbers, is for objectives of a vector. A list of dicts and ``When`` has conditional
-    parameters. Of a ``pandas.DataFrame`` the rows are the only points: columns of numbers are compared as numbers, any
-    others as choices.
+    A list of pairs is for objectives that take a vector: each pair is a ``Float``. A list of dicts and ``When`` has
+    conditional parameters. The rows of a ``pandas.DataFrame`` are the only points: columns of numbers are compared as
+    numbers, other columns as choices.
 
     Args:
         bounds: Parameters in one of these forms, or a space.
-        constraints: Constraints that all parameters chosen by kbo satisfy: ``Linear``, and functions of params, defined
-            with ``def``, that return whether these may be used. Functions are called for params that satisfy the
-            ``Linear`` ones.
+        constraints: Constraints that all parameters chosen by kbo satisfy. Each is a ``Linear`` or a function of
+            params, defined with ``def``, that returns whether the params may be used. A function is called only if
+            the params satisfy all ``Linear`` constraints.
 
     Attributes:
-        named: Whether params are dicts.
+        named: Whether params are dicts; otherwise they are lists.
         parameters: The parameters by name.
         constants: The values of ``Fixed`` parameters by name.
-        conditions: The conditions by the names of the parameters that have one.
-        constraints: The constraints, also those of a space that is given.
-        linear: The ``Linear`` ones among the constraints.
+        conditions: The condition of each conditional parameter, by its name.
+        constraints: All constraints; if ``bounds`` is a space, its constraints come first.
+        linear: The ``Linear`` constraints.
         device: The device of the features.
-        table: The rows of a table that satisfy the constraints, as points [N P] of the unit cube; None if there is
-            none.
-        compared: By name, the parameter by whose columns the kernel compares values: the parameter itself, or another
-            that has a place for values of an earlier space, too.
-        changed: Whether the space has replaced another, and params may be outside of it.
-        added: The names of the parameters that one of the spaces it has replaced lacked, or had at one value.
+        table: The rows of a table that satisfy the constraints, as points [N P] of the unit cube; None without a table.
+        compared: The parameter, by name, whose columns the kernel uses: the parameter itself, or one that also has a
+            place for values of an earlier space.
+        changed: Whether the space has replaced another one. Earlier params may then be outside of it.
+        added: The names of parameters that vary here, and that an earlier space of the run lacked or had fixed.
 
     Raises:
-        InvalidInput: Bounds that are empty, reversed or not finite, each named; a condition on a parameter that does
-            not exist or cannot have its value; a table with missing values or a row twice; constraints that no params
-            satisfy, or that cannot be used.
+        InvalidInput: The message names the parameter or constraint. Bounds are empty, reversed or not finite. The
+            parent of a condition does not exist or lacks the value. A table has missing values or equal rows. No
+            params satisfy the constraints, or a constraint cannot be used.
     """
 
     @tensors_on_cpu
@@ -100,7 +101,7 @@ class Space:
         self._constrain(checked([*self.constraints, *new_constraints]))
 
     def _define(self, bounds: Any) -> None:
-        """Set the parameters and conditions of bounds."""
+        """Set the parameters and conditions from bounds."""
         rows = None
         if isinstance(bounds, Frame):
             rows = columns_of(bounds)
@@ -126,7 +127,7 @@ class Space:
             self._restrict(rows)
 
     def _check_size(self) -> None:
-        """Check that some parameter varies, and that the kernel's input has not too many columns."""
+        """Check that at least one parameter varies, and that there are not too many feature columns."""
         if len(self.constants) == len(self.parameters):
             raise InvalidInput(
                 "bounds are empty: give at least one parameter that is not fixed, for example "
@@ -142,7 +143,7 @@ class Space:
 
     @tensors_on_cpu
     def _restrict(self, rows: Mapping[str, Sequence[Any]]) -> None:
-        """Make the rows of a table the only points; ``rows`` has the values of each parameter in them."""
+        """Make the rows of a table the only points, given the values of each parameter in the rows."""
         if self.conditions:
             raise InvalidInput(
                 "a table of candidates has no conditional parameters: leave out when."
@@ -178,16 +179,17 @@ class Space:
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Space:
-        """Return the space of plain data, such as ``to_dict`` returns.
+        """Return the space that plain data define, in the form that ``to_dict`` returns.
 
         Args:
-            entries: For each name a single value (fixed), a list of options (a choice), or a dict of the ``kind``
-                ("Float", "Int", "Choice", "Ordinal" or "Fixed") and the arguments of that class. ``when``, for a
-                conditional parameter, is a dict of the parent and its values; ``rows``, for a table of candidates, are
-                the values of the parameter in its rows. An entry of the kind "Linear" is a constraint of any name.
+            entries: By name, a single value (fixed), a list of options (a choice), or a dict with the ``kind``
+                ("Float", "Int", "Choice", "Ordinal" or "Fixed") and the arguments of that class. A conditional
+                parameter also has ``when``, a dict from its parent to the values. A parameter of a table of candidates
+                also has ``rows``, its values in the rows. An entry of the kind "Linear" is a constraint; its name is
+                free.
 
         Raises:
-            InvalidInput: An entry that cannot be used.
+            InvalidInput: An entry cannot be used.
 
         Example:
             >>> Space.from_dict({
@@ -208,11 +210,11 @@ class Space:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Space:
-        """Return the space of a JSON file (.json) or a YAML file (any other suffix), with data as for ``from_dict``.
+        """Return the space in a JSON file (.json) or a YAML file (any other suffix), with the data of ``from_dict``.
 
         Raises:
             InvalidInput: The file cannot be read, or an entry cannot be used.
-            MissingExtra: PyYAML, which YAML needs, is not installed.
+            MissingExtra: The file is YAML, and PyYAML is not installed.
         """
         file = checks.path("path", path)
         entries = read(file)
@@ -220,7 +222,7 @@ class Space:
             return cls.from_dict(entries)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Return the parameters by name as plain JSON values, then the constraints; of functions the names alone."""
+        """Return parameters and then constraints by name, as plain JSON values; functions only by their names."""
         entries = {name: p.describe() for name, p in self.parameters.items()}
         for name, (parent, values) in self.conditions.items():
             entries[name]["when"] = {parent: list(values)}
@@ -234,16 +236,16 @@ class Space:
         return entries
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return parameters and constraints, as in the header of a journal; equal descriptions are equal spaces."""
+        """Return parameters and constraints as in the header of a journal. Equal descriptions mean equal spaces."""
         return [{"name": name, **entry} for name, entry in self.to_dict().items()]
 
     @classmethod
     def from_description(cls, entries: Sequence[Mapping[str, Any]], named: bool) -> Space:
-        """Return the space of a description, as ``describe`` returns; constraints that are functions permit everything.
+        """Return the space of a description; in place of each constraint function is one that permits all params.
 
         Args:
-            entries: The description.
-            named: Whether params are dicts.
+            entries: The description, as ``describe`` returns it.
+            named: Whether params are dicts; otherwise they are lists.
         """
         parameters = {}
         rules = []
@@ -258,15 +260,15 @@ class Space:
         return cls(space, rules)
 
     def replacing(self, former: Space, same_scale: bool = False) -> Space:
-        """Return a copy of the space with places for the params of a former one among its features.
+        """Return a copy of this space whose features also have a place for the params of a former space.
 
         Args:
             former: The former space.
-            same_scale: Whether numbers keep the scale of the features that they had; otherwise it is that of the
+            same_scale: Whether the features of numbers keep their former scale; otherwise they get the scale of the
                 ranges of this space.
 
         Raises:
-            InvalidInput: Params are dicts in one of them and lists in the other, or lists of another length.
+            InvalidInput: Params are dicts in one space and lists in the other, or lists of different lengths.
         """
         if self.named != former.named or (not self.named and self.dimension != former.dimension):
             raise InvalidInput(
@@ -283,7 +285,7 @@ class Space:
         return space
 
     def compares_as(self, other: Space) -> Space:
-        """Return a copy of the space with the features of an equal one that has replaced others."""
+        """Return a copy of this space with the features of an equal space, which may have replaced others."""
         space = copy.copy(self)
         space.changed = other.changed
         space.added = other.added
@@ -314,14 +316,14 @@ class Space:
 
     @property
     def continuous(self) -> bool:
-        """Whether some parameter is a real number, so that there are infinitely many params."""
+        """Whether there are infinitely many params: some parameter is a real number, and there is no table."""
         return self.table is None and not all(p.options for p in self.parameters.values())
 
     @tensors_on_cpu
     def points(self, most: int) -> Tensor | None:
-        """Return a point of the unit cube for each of the possible params, [N P]; None if there are more than ``most``.
+        """Return all possible params as points [N P] of the unit cube; None if there are more than ``most``.
 
-        With constraints, if there are more before those that violate them are left out.
+        Points that violate a constraint count too, and are left out afterwards.
         """
         if self.table is not None:
             if len(self.table) > most:
@@ -335,7 +337,7 @@ class Space:
         return self._points[most]
 
     def _grid(self, most: int) -> Tensor | None:
-        """Return the points of a space without its constraints."""
+        """Return all points [N P], also those that violate constraints; None if there are more than ``most``."""
         if self.continuous:
             return None
         points = torch.full((1, self.dimension), _MIDDLE, dtype=torch.float64)
@@ -353,10 +355,12 @@ class Space:
 
     @tensors_on_cpu
     def satisfies(self, unit: Tensor) -> Tensor:
-        """Return whether points [n P] of the unit cube satisfy all constraints, [n]; rows of a table up to rounding.
+        """Return whether points [n P] of the unit cube satisfy all constraints, [n].
+
+        Rows of a table may violate them by rounding to float32.
 
         Raises:
-            InvalidInput: A function raises an exception, or returns no bool.
+            InvalidInput: A constraint function raises an exception, or returns no bool.
         """
         numbers = self._limits.numbers(unit)
         for name in self.conditions:
@@ -369,9 +373,9 @@ class Space:
 
     @tensors_on_cpu
     def violated(self, params: Any) -> list[str]:
-        """Return the constraints that given parameters violate, as text; functions only if the linear ones hold.
+        """Return the constraints that params violate, as text.
 
-        A sum that exceeds its limit by no more than rounding to float32 does not violate it.
+        A sum may exceed its limit by rounding to float32. Functions are called only if all linear constraints hold.
         """
         try:
             values = self._values(params)
@@ -384,7 +388,9 @@ class Space:
         numbers = torch.zeros(1, self.dimension, dtype=torch.float64)
         for i, name in enumerate(self.parameters):
             if i in self._limits.columns:
-                numbers[0, i] = float(values.get(name, 0.0))  # one that is not active adds nothing
+                numbers[0, i] = float(
+                    values.get(name, 0.0)
+                )  # a parameter that is not active adds nothing
         holds = self._limits.hold(numbers, is_rounded=True)[0].tolist()
         violated = [str(limit) for i, limit in enumerate(self.linear) if not holds[i]]
         if violated:
@@ -398,7 +404,7 @@ class Space:
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
         """Return whether each of n boxes may have points that satisfy the linear constraints, [n].
 
-        Conditions, and constraints that are functions, are left out of account.
+        Conditions and constraint functions are ignored.
 
         Args:
             low: The lower corners of the boxes, [n P] in the unit cube.
@@ -417,7 +423,7 @@ class Space:
         return has_value & self.is_active(parent, unit)
 
     def active_names(self, params: Mapping[str, Any]) -> list[str]:
-        """Return the names of the parameters that are active where the parents have the plain values of ``params``."""
+        """Return the names of the active parameters, given the plain values of the parents in ``params``."""
         active: set[str] = set()
         for name in self._parents_first:
             if name in self.conditions:
@@ -428,16 +434,16 @@ class Space:
         return [name for name in self.parameters if name in active]
 
     def pairs(self) -> list[tuple[float, float]]:
-        """Return the bounds of a list space."""
+        """Return the bounds (low, high) of a space whose params are lists."""
         return [(p.ends[0], p.ends[1]) for p in self.parameters.values()]
 
     @tensors_on_cpu
     def params(self, unit: Tensor) -> Params:
-        """Return the argument of the objective at a point [P] of the unit cube; of a table, the nearest row."""
+        """Return the argument of the objective at a point [P] of the unit cube; with a table, the nearest row."""
         return self._all_params(unit.unsqueeze(0))[0]
 
     def _all_params(self, units: Tensor) -> list[Params]:
-        """Return the arguments of the objective at points [n P] of the unit cube; of a table, the nearest rows."""
+        """Return the arguments of the objective at points [n P] of the unit cube; with a table, the nearest rows."""
         if self._table is not None:
             return list(self._table.nearest(units))
         by_name: list[dict[str, Any]] = [{} for _ in range(len(units))]
@@ -449,7 +455,7 @@ class Space:
         return [self._params_of(values) for values in by_name]
 
     def unit(self, params: Any) -> Tensor:
-        """Return the point [P] of the unit cube of given parameters.
+        """Return params as a point [P] of the unit cube.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -458,7 +464,7 @@ class Space:
 
     @tensors_on_cpu
     def units(self, many: Sequence[Any]) -> Tensor:
-        """Return the points [n P] of the unit cube of a list of parameters; see ``unit``."""
+        """Return several params as points [n P] of the unit cube; see ``unit``."""
         by_name = [self._values(params) for params in many]
         units = torch.full((len(by_name), self.dimension), _MIDDLE, dtype=torch.float64)
         for i, (name, p) in enumerate(self.parameters.items()):
@@ -468,7 +474,7 @@ class Space:
         return units
 
     def canonical(self, params: Any) -> Params:
-        """Return a new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
+        """Return params as a new dict or list of plain Python values, with the values of ``Fixed`` parameters added.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -478,7 +484,7 @@ class Space:
     def plain(self, name: str, value: Any) -> Any:
         """Return the value of a parameter as a plain Python value.
 
-        A value that is off a bound, a step, an option or the entry of a table only by rounding is set onto it.
+        A value that rounding has moved off a bound, a step, an option or an entry of a table is moved back.
 
         Raises:
             InvalidInput: The parameter does not have the value.
@@ -489,7 +495,7 @@ class Space:
         return plain
 
     def _values(self, params: Any) -> dict[str, Any]:
-        """Return the plain values of the active parameters by name, in order, with those of ``Fixed`` ones.
+        """Return the plain values of the active parameters by name, in the order of the space, with ``Fixed`` ones.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -521,7 +527,7 @@ class Space:
         return values
 
     def by_name(self, params: Any) -> dict[Any, Any]:
-        """Return the values of params by name; empty if they are no dict, or for a list of bounds no list as long."""
+        """Return the values of params by name; empty if params have the wrong form: no dict, or no list of length P."""
         is_text = isinstance(params, (str, bytes, bytearray))
         if is_text or isinstance(params, Mapping) != self.named:
             return {}
@@ -529,7 +535,7 @@ class Space:
             if self.named:
                 return dict(params)
             return dict(zip(self.parameters, params, strict=True))
-        except Exception:  # of whatever is no list
+        except Exception:  # params are no list
             return {}
 
     def on(self, device: torch.device) -> Space:
@@ -540,7 +546,7 @@ class Space:
 
     @tensors_on_cpu
     def features(self, unit: Tensor) -> Tensor:
-        """Return the input of the kernel, [n D], at points [n P] of the unit cube."""
+        """Return the features [n D], the input of the kernel, at points [n P] of the unit cube."""
         blocks = []
         for i, (name, p) in enumerate(self.parameters.items()):
             compared = self.compared[name]
@@ -555,12 +561,14 @@ class Space:
         return torch.cat(blocks, -1).to(self.device)
 
     def _where_active(self, name: str, block: Tensor, is_active: Tensor) -> Tensor:
-        """Return the feature columns of a parameter: zeros where it is not active, a quarter of a circle for a number.
+        """Return the feature columns of a parameter with its condition: zeros at points where it is not active.
+
+        A conditional number becomes a point on a quarter circle, with two columns.
 
         Args:
             name: The parameter.
-            block: Its columns [n k] without conditions.
-            is_active: Where it is active, [n].
+            block: Its feature columns [n k] without the condition.
+            is_active: Whether it is active at each point, [n].
         """
         if name not in self.conditions:
             return block
@@ -570,16 +578,17 @@ class Space:
         return torch.where(is_active.unsqueeze(-1), block, 0.0)
 
     def contains(self, params: Any) -> bool:
-        """Return whether params are in the space; its constraints are not asked."""
+        """Return whether params are in the space; constraints are not checked."""
         with contextlib.suppress(InvalidInput):
             self.canonical(params)
             return True
         return False
 
     def carried(self, params: Params) -> Params | None:
-        """Return params of an earlier space as params of this one, also outside its ranges; None if they have no place.
+        """Return params of an earlier space as params of this one; None if they have no place here.
 
-        Parameters that this space lacks are left out. Its own that are active are needed, unless they are ``Fixed``.
+        The result may be outside of the ranges. Parameters that this space lacks are left out. Each active parameter of
+        this space must have a value in ``params``, unless it is ``Fixed``.
         """
         with contextlib.suppress(InvalidInput):
             return self.canonical(params)
@@ -596,7 +605,7 @@ class Space:
 
     @tensors_on_cpu
     def place(self, params: Params) -> Tensor | None:
-        """Return the features [D] of params, also outside of the ranges; None if they have no place in the space."""
+        """Return the features [D] of params, which may be outside of the ranges; None if they have no place."""
         values = self.by_name(params)
         active = self.active_names(values)
         blocks = []
@@ -612,17 +621,17 @@ class Space:
         return torch.cat(blocks, -1)[0]
 
     def _params_of(self, values: dict[str, Any]) -> Params:
-        """Return the argument of the objective for values by name: a dict, or a list if the bounds were one."""
+        """Return values by name as the argument of the objective: a dict, or a list if the bounds were a list."""
         if self.named:
             return values
         return list(values.values())
 
 
 def _within_half_circle(numbers: Tensor) -> Tensor:
-    """Return numbers [n 1] with those outside of [0, 1] drawn into (-1/2, 3/2), in their order.
+    """Return numbers [n 1] mapped monotonically into (-1/2, 3/2); numbers in [0, 1] stay as they are.
 
-    They become angles, in quarters of a circle. Of these all lie on a half circle, on which numbers that are farther
-    apart have a larger distance. Without that the angle of a number far outside would be that of one inside again.
+    The results are used as angles, in units of a quarter circle. All angles then lie on a half circle, on which the
+    distance grows with the difference. Otherwise a number far outside could have the angle of a number inside.
     """
     inside = numbers.clamp(0, 1)
     excess = numbers - inside
@@ -630,7 +639,7 @@ def _within_half_circle(numbers: Tensor) -> Tensor:
 
 
 def _stand_in(name: str) -> Rule:
-    """Return a function with a name that permits all params, for a constraint of which a journal has only the name."""
+    """Return a function that permits all params, with the name of a constraint function in a journal."""
 
     def permits(params: Any) -> bool:
         return True

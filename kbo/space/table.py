@@ -1,4 +1,4 @@
-"""Tables of candidates: a parameter for each column, and the rows as the only points."""
+"""Tables of candidates: each column is a parameter, and the rows are the only points of the space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def columns_of(table: Any) -> dict[str, list[Any]]:
     """Return the values of a DataFrame by column.
 
     Raises:
-        InvalidInput: Columns of the same name, no rows, or a missing value.
+        InvalidInput: Two columns have the same name, the table is empty, or a value is missing.
     """
     names = list(table.columns)
     if len(set(names)) < len(names):
@@ -48,7 +48,7 @@ def columns_of(table: Any) -> dict[str, list[Any]]:
 
 
 def parameter_of(name: str, values: Sequence[Any]) -> Parameter:
-    """Return the parameter of a column: a range of numbers, a choice of anything else, or a fixed value."""
+    """Return the parameter of a column: a range for numbers, a choice for other values, ``Fixed`` for one value."""
     with checks.inside(f"the table: column {checks.shown(name)}"):
         distinct = list(dict.fromkeys(values))
         if len(distinct) == 1:
@@ -69,12 +69,12 @@ class Table:
         parameters: The parameters of the space by name.
 
     Attributes:
-        columns: The plain values of each parameter.
-        rows: The plain values of each row, and its position.
+        columns: The plain values of each parameter in the rows, by name.
+        rows: The position of each row, by its plain values.
         units: The rows as points [N P] of the unit cube.
 
     Raises:
-        InvalidInput: A column that is shorter than others, a value that a parameter does not have, or equal rows.
+        InvalidInput: The columns differ in length, a parameter does not have a value, or two rows are equal.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class Table:
                 )
 
     def nearest(self, units: Tensor) -> list[dict[str, Any]]:
-        """Return the params of the rows that are nearest to points [n P] of the unit cube, by the sum of distances."""
+        """Return the params of the rows nearest to points [n P] of the unit cube, by the L1 distance."""
         rows = list(self.rows)
         positions = torch.cdist(units, self.units, 1).argmin(-1).tolist()
         return [dict(zip(self.columns, rows[position], strict=True)) for position in positions]
 
     def plain(self, name: str, value: Any) -> Any:
-        """Return a plain value of a parameter; a real number that is off an entry by rounding is set onto it."""
+        """Return a plain value of a parameter; a real number that rounding has moved off an entry becomes the entry."""
         if name not in self._levels:
             return value
         levels = self._levels[name]

@@ -1,6 +1,6 @@
-"""One call of a function by a worker: the trial that the function gets, and the outcome.
+"""One call of the objective by a worker: the trial that the objective gets, and the outcome of the call.
 
-Worker processes import this module before anything else, so it imports no PyTorch.
+Worker processes import this module first, so it does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kbo._base.settings import Settings, preserved
+from kbo._base.program_state import Settings, preserved
 from kbo.errors import InvalidInput
 
 _LARGEST_STEP = 2**53
@@ -32,15 +32,16 @@ _LIBRARIES = (
     os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
     "<frozen ",
 )
-"""Prefixes of file names that do not belong to the caller: the libraries and this package."""
+"""Prefixes of file names of libraries and of this package: errors there are not shown as the caller's line."""
 
 
 class RunningTrial:
-    """The trial that an objective evaluates: it takes reports, and says whether to stop.
+    """The running trial as the objective sees it: it takes reports, and says whether to stop.
 
     Attributes:
         number: The number of the trial.
         params: The parameters.
+        stopped: Whether ``should_stop`` has returned True.
 
     Example:
         >>> def objective(params, trial):
@@ -62,22 +63,22 @@ class RunningTrial:
         self.number: int = number
         self.params: Any = params
         self.stopped: bool = False
-        self._send = send  # value and step, to the process that runs the optimisation
-        self._answer = answer  # its next answer: one for each report, whether to stop
+        self._send = send  # sends value and step to the process that runs the optimisation
+        self._answer = answer  # returns its next answer, one for each report: whether to stop
         self._unanswered = 0
         self._stop = False
         self._ended = False
         self._lock = threading.RLock()
 
     def report(self, value: float, *, step: int) -> None:
-        """Report the value of the objective as it is after a step, for example the validation error after an epoch.
+        """Report an intermediate value of the objective, for example the validation error after an epoch.
 
         Args:
             value: The value, a finite number.
             step: The step, a whole number from 0 to 2**53, given by name.
 
         Raises:
-            InvalidInput: The step is no such number, the value is no finite number, or the objective has returned.
+            InvalidInput: The step or the value is no such number, or the objective has returned.
         """
         try:
             whole = operator.index(step)
@@ -99,9 +100,10 @@ class RunningTrial:
             self._unanswered += 1
 
     def should_stop(self) -> bool:
-        """Return whether the trial should stop, given its reports; once True, the trial counts as stopped early.
+        """Return whether the trial should stop, given its reports.
 
-        The objective then returns anything, or raises: its value does not count, but other measurements do.
+        Once this is True, the trial counts as stopped early. The objective may then return anything or raise an
+        exception: its value does not count, but its other measurements do.
         """
         with self._lock:
             self.read_answers()
@@ -116,7 +118,7 @@ class RunningTrial:
                 self._unanswered -= 1
 
     def end(self) -> None:
-        """Refuse later reports by threads of the objective, which has returned."""
+        """End the trial: later reports, by threads that the objective has left, are refused."""
         with self._lock:
             self._ended = True
 
@@ -135,15 +137,15 @@ def trial_of_this_process(
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """The end of a call: the value of the function, or the reason why there is none.
+    """The outcome of a call: the value of the function, or the reason why there is no value.
 
     Attributes:
         number: The number of the trial.
         value: The value that the function returned.
-        failure: The reason for which there is no value, in words; None if there is one.
-        stopped: Whether the function learned that it should stop.
-        died: Whether the worker died, so that another attempt may succeed.
-        seconds: The duration.
+        failure: The reason why there is no value, as text; None if there is a value.
+        stopped: Whether ``should_stop`` of the trial has returned True.
+        died: Whether the worker died. Another attempt may then succeed.
+        seconds: The duration in seconds; None if unknown.
         trace: The traceback of an exception, as text.
     """
 
@@ -161,12 +163,12 @@ def call(
     trial: RunningTrial,
     failures: tuple[type[BaseException], ...] = (Exception, SystemExit),
 ) -> CallOutcome:
-    """Call ``function(params)``, or ``function(params, trial)`` if it takes two arguments.
+    """Call ``function(params)``, or ``function(params, trial)`` if it takes two arguments, and return the outcome.
 
     Args:
         function: The function.
         trial: The trial.
-        failures: Exceptions that are an outcome; others are raised.
+        failures: Classes of exceptions that become an outcome; other exceptions are raised.
     """
     start = time.perf_counter()
     process = os.getpid()
@@ -183,7 +185,7 @@ def call(
         trace = _trace()
     finally:
         if os.getpid() != process:
-            os._exit(0)  # the function has forked, and the first process has the outcome
+            os._exit(0)  # this is a fork that the function made: its parent has the outcome
         trial.end()
     seconds = round(time.perf_counter() - start, 4)
     return CallOutcome(trial.number, value, failure, trial.stopped, seconds=seconds, trace=trace)
@@ -191,10 +193,10 @@ def call(
 
 @dataclass(frozen=True)
 class Work:
-    """A function for other processes, and the settings of the program that sends it.
+    """A function for other processes, with the settings of PyTorch and NumPy in the program that sends it.
 
     Attributes:
-        function: The function, pickled.
+        function: The pickled function.
         settings: The settings.
     """
 
@@ -202,11 +204,11 @@ class Work:
     settings: Settings
 
     def load(self) -> Callable[..., Any]:
-        """Return the function, with the modules that it needs imported."""
+        """Return the function; this imports the modules that it needs."""
         return pickle.loads(self.function)
 
     def call(self, function: Callable[..., Any], trial: RunningTrial) -> CallOutcome:
-        """Call the loaded function with the settings; every exception is an outcome."""
+        """Call the loaded function with the settings; every exception becomes an outcome."""
         obstacle = self.settings.obstacle()
         if obstacle:
             return CallOutcome(trial.number, failure=obstacle)
@@ -228,7 +230,7 @@ def takes_trial(function: Callable[..., Any]) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return type and text of an exception. Where its text cannot be made, the type alone."""
+    """Return type and text of an exception; only the type if making the text raises an exception."""
     try:
         return _encodable(f"{type(error).__name__}: {error}")
     except BaseException:  # it would end the worker without an outcome
@@ -236,7 +238,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _trace() -> str:
-    """Return the traceback of the exception that is handled; empty if its class cannot be shown."""
+    """Return the traceback of the exception that is being handled; empty if it cannot be formatted."""
     try:
         return traceback.format_exc()
     except BaseException:
@@ -244,7 +246,7 @@ def _trace() -> str:
 
 
 def place(error: BaseException) -> str:
-    """Return the file and line that raised an exception: the last ones outside of libraries, if there are any."""
+    """Return file and line of an exception: the last line of the caller's code, or else of a library."""
     frame = ""
     own_frame = ""
     for stack_frame, line in traceback.walk_tb(error.__traceback__):
@@ -256,5 +258,5 @@ def place(error: BaseException) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Return a text that UTF-8 can encode: escapes take the place of bytes in names and messages that are not."""
+    """Return a text that UTF-8 can encode: characters that it cannot encode become escape sequences."""
     return text.encode(errors="backslashreplace").decode()

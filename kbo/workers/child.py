@@ -1,8 +1,8 @@
-"""The worker process: it waits for parameters, calls the function, and ends with its parent.
+"""The program of a worker process: it waits for parameters, calls the function, and ends with its parent.
 
-It is started by ``kbo.workers.processes`` with two file descriptors: one to talk over, and one that is closed when the
-parent ends. The parent sends the work, then parameters of one trial at a time, and an answer to each report of the
-trial; None asks for a normal end.
+``kbo.workers.processes`` starts it with two file descriptors: a connection, and a pipe that is closed when the parent
+ends. The parent first sends the work. Then it sends the parameters of one trial at a time, and answers each report of
+the trial. None asks for a normal end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kbo.workers.call import CallOutcome, RunningTrial, error_text
 
 
 def serve(descriptor: int, parent_pipe: int) -> None:
-    """Work until the parent asks for the end, closes the connection or ends."""
+    """Make calls until the parent sends None, closes the connection or ends."""
     _end_with(parent_pipe)
     _prepare_output()
     connection = Connection(descriptor)
@@ -51,11 +51,11 @@ def serve(descriptor: int, parent_pipe: int) -> None:
             outcome = work.call(function, trial)
         _flush_output()
         connection.send_bytes(_pickled(outcome))
-        trial.read_answers()  # that the objective did not ask for
+        trial.read_answers()  # answers that the objective did not read
 
 
 def _prepare_output() -> None:
-    """Write each line at once, so that it is not lost when a trial is ended; a trial goes on if nobody reads it."""
+    """Flush output after each line, so that a kill loses no line; a trial goes on if its output cannot be written."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
@@ -67,14 +67,14 @@ def _prepare_output() -> None:
 
 
 def _flush_output() -> None:
-    """Write what the function has printed."""
+    """Flush what the function has printed."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # the objective has closed or replaced it
             stream.flush()
 
 
 def _pickled(outcome: CallOutcome) -> bytes:
-    """Return the message of an outcome."""
+    """Return the message with an outcome; if its value cannot be pickled, the outcome is a failure."""
     try:
         return pickle.dumps(("ended", outcome))
     except Exception as error:
@@ -84,7 +84,7 @@ def _pickled(outcome: CallOutcome) -> bytes:
 
 
 def _receive(connection: Connection, received: queue.SimpleQueue[Any]) -> None:
-    """Receive messages until the parent is gone, or one cannot be read; then end this process and its children."""
+    """Receive messages until the connection ends or a message cannot be read; then kill this process group."""
     try:
         while True:
             received.put(connection.recv())
@@ -93,9 +93,10 @@ def _receive(connection: Connection, received: queue.SimpleQueue[Any]) -> None:
 
 
 def _end_with(parent_pipe: int) -> None:
-    """Let the system end this process and its children when the parent ends, on Linux.
+    """Let Linux kill this process and its children when the parent ends.
 
-    A thread cannot if compiled code never returns, and is too late if the system ends this process alone.
+    The thread that receives messages does not suffice: it cannot run while compiled code holds the interpreter, and it
+    does not reach the children if the system kills this process first.
     """
     if sys.platform == "linux":
         fcntl.fcntl(parent_pipe, fcntl.F_SETOWN, -os.getpgrp())

@@ -1,4 +1,4 @@
-"""The engine that a number of workers stands for."""
+"""The engine for the argument ``workers``: a number, an engine or None."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Workers = int | Engine | None
 
 
 def engine_of(workers: Workers, timeout: float | None = None) -> Engine:
-    """Return the engine; by default this process, or with a time limit one worker process, which can be ended.
+    """Return the engine. The default is this process; with a time limit it is one worker process, which can be killed.
 
     Raises:
-        InvalidInput: Neither a whole number of at least 1 nor an engine.
+        InvalidInput: ``workers`` is neither a whole number of at least 1 nor an engine.
     """
     if isinstance(workers, Engine):
         return workers

@@ -1,4 +1,4 @@
-"""The interface of engines: places where a function is called, several times at once, with other parameters each."""
+"""The interface of engines: an engine calls a function with several parameters at the same time."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from kbo.workers.call import CallOutcome
 
 YEAR = 365 * 86_400.0
-"""The longest limit of time, in seconds."""
+"""The longest time limit, in seconds."""
 
 OnReport = Callable[[int, float, int], bool]
-"""Take number, value and step of a report by a running trial, and return whether the trial should stop."""
+"""A function of the number, value and step of a running trial's report; it returns whether the trial should stop."""
 
 
 class Session(ABC):
-    """Workers for one function.
+    """The workers for one function, from opening to closing.
 
     Attributes:
-        capacity: The number of calls that may run at present, at least 1.
-        running: The numbers of the calls that have not ended.
+        capacity: The number of calls that may run at the same time, at least 1; it may change.
+        running: The numbers of the calls whose outcome was not returned yet.
     """
 
     capacity: int
@@ -29,27 +29,27 @@ class Session(ABC):
 
     @abstractmethod
     def start(self, number: int, params: Any) -> None:
-        """Begin a call; fewer than ``capacity`` are running."""
+        """Start a call. Fewer than ``capacity`` calls must be running."""
 
     @abstractmethod
     def wait(self, seconds: float | None = None) -> list[CallOutcome]:
-        """Wait until a call ends, at most for so many seconds, and return the outcomes of the calls that have ended."""
+        """Wait until a call ends, or for ``seconds``, and return the outcomes of the calls that have ended."""
 
 
 class Engine(ABC):
-    """A place where a function is called."""
+    """A place where a function is called: this process, threads, other processes or a cluster."""
 
     @abstractmethod
     def session(
         self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> AbstractContextManager[Session]:
-        """Open the engine for a function; leaving the block ends the calls that are running.
+        """Open the engine for a function. Leaving the block ends the running calls, as far as the engine can.
 
         Args:
-            function: As for ``kbo.workers.call.call``.
-            timeout: Seconds after which a call has failed.
+            function: A function of params, or of params and the trial (``kbo.workers.call.call``).
+            timeout: Time limit of a call, in seconds, after which it has failed; None for no limit.
             on_report: Called with each report of a running call.
 
         Raises:
-            InvalidInput: The engine cannot call this function, or not limit its time.
+            InvalidInput: The engine cannot call this function, or cannot limit its time.
         """

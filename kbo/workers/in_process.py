@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from kbo._base import checks
 from kbo._base.isolation import as_caller
-from kbo._base.settings import preserved
+from kbo._base.program_state import preserved
 from kbo.errors import InvalidInput
 from kbo.workers.call import CallOutcome, call, trial_of_this_process
 from kbo.workers.engine import YEAR, Engine, OnReport, Session
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class InProcess(Engine):
-    """This process: the function shares its memory, and compiled code cannot be interrupted."""
+    """Calls in this process. The function shares its memory, and a time limit cannot interrupt compiled code."""
 
     @contextmanager
     def session(
@@ -35,7 +35,7 @@ class InProcess(Engine):
 
 
 class _InProcess(Session):
-    """One call, which runs while it is waited for."""
+    """A session of one call, which runs within ``wait``."""
 
     capacity = 1
 
@@ -70,11 +70,10 @@ class _InProcess(Session):
 
 
 def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
-    """Return ``function()``, or raise TimeoutError after that many seconds in the main thread; None for no limit.
+    """Return ``function()``, or raise TimeoutError after ``seconds``; None for no limit. Main thread only.
 
-    An alarm interrupts Python code as Ctrl-C does, by an exception that is not an ``Exception``. Compiled code is only
-    interrupted when it returns. A function that catches ``BaseException`` goes on, and then TimeoutError is raised at
-    its end.
+    Like Ctrl-C, an alarm raises an exception in Python code that is no ``Exception``. Compiled code is interrupted when
+    it returns. If the function catches ``BaseException``, it goes on, and TimeoutError is raised when it ends.
     """
     if seconds is None:
         return function()
@@ -115,11 +114,11 @@ def _check_alarm() -> None:
 
 
 class _Expired(BaseException):
-    """The time is over; no Exception, so that ``except Exception`` within the limit does not catch it."""
+    """The time is over. It is no ``Exception``, so that ``except Exception`` in the function does not catch it."""
 
 
 class _Alarm:
-    """The end of a limit of time, which interrupts at most once, and only until its function has returned."""
+    """An alarm that interrupts a function at most once, and never after the function has returned."""
 
     def __init__(self) -> None:
         self._is_set = True
@@ -133,7 +132,7 @@ class _Alarm:
             raise _Expired
 
     def call(self, function: Callable[[], R]) -> R:
-        """Call the function; a function of its own, since an alarm at the line of a nested ``try`` is not caught."""
+        """Call the function. This is a method because an alarm at the line of a nested ``try`` would not be caught."""
         try:
             return function()
         finally:

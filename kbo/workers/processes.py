@@ -1,8 +1,8 @@
-"""Calls in worker processes of this machine, which can be ended at any moment.
+"""Calls in worker processes of this machine, which can be killed at any moment.
 
-Each worker leads a process group, so that what the function starts ends with it. Pools (concurrent.futures, loky,
-joblib) cannot end one call alone, have no messages while a call runs, and leave busy workers behind when this process
-is killed; processes of ``multiprocessing`` import the main script again.
+Each worker leads a process group, so processes that the function starts are killed with it. Libraries do not offer
+this: pools (concurrent.futures, loky, joblib) cannot end a single call, send no messages during a call, and leave busy
+workers behind if this process is killed; processes of ``multiprocessing`` import the main script again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
 _PATIENCE = 1.0
-"""Seconds between checks whether workers that send nothing have died."""
+"""Seconds between checks whether silent workers have died."""
 
 _LEAVING = 5.0
-"""Seconds that workers may take to end normally: functions of ``atexit`` run, and files are closed."""
+"""Seconds that workers get to end normally, to run functions of ``atexit`` and close files."""
 
 _START = """
 import sys
@@ -47,17 +47,17 @@ serve({connection}, {parent_pipe})
 
 @dataclass(frozen=True)
 class Processes(Engine):
-    """Worker processes on this machine; they end with this process, even if that is killed.
+    """Worker processes on this machine. They end with this process, even if it is killed.
 
-    The objective is imported there if it belongs to a module, and copied by cloudpickle if it is defined in a script
-    or a notebook, so no ``if __name__ == "__main__"`` is needed. GPUs (those of ``CUDA_VISIBLE_DEVICES``, or all) are
-    dealt out to the workers in turn, and the CPUs are shared: unless ``OMP_NUM_THREADS`` is set, each worker has its
-    part of them as threads.
+    A worker imports the objective if it belongs to a module. If it is defined in a script or a notebook, cloudpickle
+    copies it, so no ``if __name__ == "__main__"`` is needed. The workers share the GPUs (those of
+    ``CUDA_VISIBLE_DEVICES``, or all) and the CPUs: unless ``OMP_NUM_THREADS`` is set, the number of threads of a worker
+    is its share of the CPUs.
 
     Attributes:
-        count: Their number; by default one for each CPU.
-        trials_each: Trials after which a worker is replaced by a new process; 1 releases all memory after each. None
-            for never, which saves the imports of the objective.
+        count: The number of workers; by default one for each CPU.
+        trials_each: The number of trials after which a new process replaces a worker. 1 releases all memory after each
+            trial. None means never, so the objective is imported only once per worker.
 
     Raises:
         InvalidInput: A number is no whole number of at least 1, or this is not a Unix system.
@@ -89,7 +89,7 @@ class Processes(Engine):
 
 
 def _first_message(function: Callable[..., Any]) -> bytes:
-    """Return the message that gives a worker its function, and ``sys.path`` and ``sys.argv`` of this process.
+    """Return the first message to a worker: its function, and ``sys.path`` and ``sys.argv`` of this process.
 
     Raises:
         InvalidInput: The function cannot be pickled.
@@ -104,7 +104,7 @@ def _first_message(function: Callable[..., Any]) -> bytes:
 
 
 class _Processes(RemoteSession["_Process"]):
-    """Worker processes; they are started when they are needed, and used again."""
+    """A session of worker processes. They are started when they are needed, and used again."""
 
     def __init__(
         self, engine: Processes, first_message: bytes, timeout: float | None, on_report: OnReport
@@ -127,11 +127,11 @@ class _Processes(RemoteSession["_Process"]):
         self._limit_loading(worker)
 
     def _outcome(self, number: int, worker: _Process) -> CallOutcome | None:
-        """Take one message; where the worker has died before it began the call, another one makes the call."""
+        """Take one message. If an idle worker died before it began the call, another worker makes the call."""
         outcome = super()._outcome(number, worker)
         if outcome is None or not outcome.died or not worker.was_idle:
             return outcome
-        # It was killed while it had nothing to do, so this trial is not the reason.
+        # The worker was killed while it was idle, so this trial is not the reason.
         self._release(worker)
         worker.deadline = math.inf
         self.start(number, worker.params)
@@ -155,7 +155,7 @@ class _Processes(RemoteSession["_Process"]):
 
 
 def _close(idle: Collection[_Process]) -> None:
-    """Let workers that have nothing to do end normally, for a while."""
+    """Ask idle workers to end, and kill those that have not ended after ``_LEAVING`` seconds."""
     try:
         for worker in idle:
             worker.send(None)
@@ -171,9 +171,9 @@ class _Process(Worker):
     """A worker process and the connection to it.
 
     Attributes:
-        slot: Its number among the workers, from 0, which decides its share of the GPUs.
-        n_trials: The number of its trials.
-        params: The parameters of the last one.
+        slot: The number of the worker, from 0, which decides its share of the GPUs.
+        n_trials: The number of trials that it was given.
+        params: The parameters of its last trial.
     """
 
     kind = "process"
@@ -185,17 +185,17 @@ class _Process(Worker):
         self.params: Any = None
         self._number = -1
         self.connection, connection = Pipe()
-        # Nobody writes to this pipe: it is closed when this process ends.
+        # Nothing is written to this pipe. The worker notices when it closes, as this process ends.
         pipe, self._parent_pipe = Pipe(duplex=False)
         path = [folder for folder in sys.path if isinstance(folder, str)]
-        path.append(str(Path(__file__).parents[2]))  # kbo may have been found in another way
+        path.append(str(Path(__file__).parents[2]))  # kbo may have been imported from elsewhere
         with connection, pipe:
             descriptors = [connection.fileno(), pipe.fileno()]
             start = _START.format(
                 path=path, connection=connection.fileno(), parent_pipe=pipe.fileno()
             )
             self._process = subprocess.Popen(
-                # -P: without the current folder before the standard library
+                # -P: a file in the current folder must not replace a module of the standard library
                 [sys.executable, "-P", "-c", start],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
@@ -207,12 +207,12 @@ class _Process(Worker):
 
     @property
     def is_dead(self) -> bool:
-        """Whether the process has ended; its connection stays open while a process that it forked lives."""
+        """Whether the process has ended. Its connection can still be open: processes that it forked share it."""
         return self._process.poll() is not None
 
     @property
     def was_idle(self) -> bool:
-        """Whether it has had a trial, and has not begun the next one that it was given."""
+        """Whether the worker has ended a trial, and has not begun the next one."""
         return self.n_trials > 1 and not self.has_begun
 
     def begin(self, number: int, params: Any) -> None:
@@ -223,7 +223,9 @@ class _Process(Worker):
         self.send((number, params))
 
     def receive(self) -> Message | None:
-        is_dead = self.is_dead  # asked before the connection is: then its last message has come
+        is_dead = (
+            self.is_dead
+        )  # checked before the connection, so that the last message of a dead worker is read
         message = b""
         try:
             if self.connection.poll():
@@ -245,16 +247,16 @@ class _Process(Worker):
         self.send(stop)
 
     def send(self, message: Any) -> None:
-        """Send the parameters of a trial, an answer to a report, or None for a normal end."""
+        """Send a message: parameters of a trial, an answer to a report, or None for a normal end."""
         self._send_bytes(pickle.dumps(message))
 
     def _send_bytes(self, message: bytes) -> None:
-        with suppress(OSError):  # it has died, which ``receive`` notices
+        with suppress(OSError):  # the worker has died: ``receive`` reports it
             self.connection.send_bytes(message)
 
     def end(self) -> None:
-        """End the process and its children."""
-        if self.connection.closed:  # or it belongs to a process of which this one is a fork
+        """Kill the process and its children."""
+        if self.connection.closed:  # also in a fork, to which the worker does not belong
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -274,7 +276,7 @@ _processes: weakref.WeakSet[_Process] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """Close the connections in a fork of this process: they would keep workers alive when this process is gone."""
+    """Close the connections in a fork of this process: open ones would keep workers alive after this process ends."""
     for process in _processes:
         process.forget()
 
@@ -283,7 +285,7 @@ after_fork_in_child(_forget_all)
 
 
 def _cause(code: int) -> str:
-    """Return why a worker process ended, from its exit code."""
+    """Return the reason why a worker process ended, from its exit code."""
     if code >= 0:
         return f"its worker process ended itself with exit code {code}"
     name = signal.Signals(-code).name
@@ -300,7 +302,7 @@ def cpus() -> int:
 
 
 def _environment(slot: int, count: int) -> dict[str, str]:
-    """Return the environment of one of ``count`` workers, with its share of the CPUs and GPUs."""
+    """Return the environment variables of one of ``count`` workers, with its share of the CPUs and GPUs."""
     environment = dict(os.environ)
     environment.setdefault("OMP_NUM_THREADS", str(max(cpus() // count, 1)))
     gpus = _gpus()

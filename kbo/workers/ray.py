@@ -1,7 +1,7 @@
 """Calls as tasks of Ray, on this machine or on a cluster.
 
-The value of a task travels back to the process that waits for it, so the nodes of a cluster need kbo and whatever else
-the function imports, but no file system in common.
+Ray sends the value of a task back to the process that waits for it. So the nodes of a cluster need kbo and the other
+imports of the function, but no shared file system.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from ray.exceptions import (
 
 @dataclass(frozen=True)
 class Ray(Engine):
-    """Tasks of Ray.
+    """Tasks of Ray, on this machine or on a cluster.
 
-    If ``ray.init`` was called before, that session is used, whatever the address, and left open. Otherwise one is
-    opened for the time of the work: on the cluster at the address, or with Ray started on this machine.
+    If ``ray.init`` was called before, its connection is used and left open; ``address`` is then ignored. Otherwise a
+    connection is opened for the time of the work: to the cluster at ``address``, or to Ray started on this machine.
 
     Attributes:
-        address: HOST:PORT of the head of a cluster that this machine is a node of, "auto" to find it, or "local". By
-            default RAY_ADDRESS of the environment, or else "local".
-        workers: The largest number of tasks at a time; by default as many as the resources allow.
-        resources: The resources of each task, for example ``{"cpu": 2, "gpu": 0.5}``; other names are resources of the
-            cluster of your own. By default one CPU.
+        address: HOST:PORT of the head of a cluster, of which this machine must be a node; "auto" to find the cluster;
+            or "local". By default the environment variable RAY_ADDRESS, or else "local".
+        workers: The largest number of tasks at the same time; by default as many as the resources allow.
+        resources: The resources of each task, for example ``{"cpu": 2, "gpu": 0.5}``; other names are custom resources
+            of the cluster. By default one CPU.
 
     Raises:
-        InvalidInput: An impossible address or number; when work begins: there is no such cluster, or it refuses.
-        KboError: When work begins: Ray does not start, or its workers cannot do the work, for instance without kbo.
+        InvalidInput: The address or a number is impossible. When work begins: the cluster cannot be joined.
+        KboError: When work begins: Ray does not start, or its workers cannot do the work, for example without kbo.
     """
 
     address: str | None = None
@@ -75,7 +75,7 @@ class Ray(Engine):
         _head(self.cluster())
 
     def cluster(self) -> str:
-        """Return the address, or where it is left open, the one of the environment."""
+        """Return the address: the given one, or else RAY_ADDRESS, or else "local"."""
         if self.address not in (None, "auto"):
             return self.address
         return os.environ.get("RAY_ADDRESS") or self.address or "local"
@@ -94,14 +94,14 @@ class Ray(Engine):
                     f"{kbo.__version__} and what the work imports, installed or sent along (runtime_env of Ray)."
                 ) from error
             finally:
-                # The end of a session of Ray ends its tasks. Ray ends the whole process if a task completes while it
-                # is being cancelled ("Tried to complete task that was not pending").
+                # A connection that closes ends its tasks. Cancelling them here as well could end this process: Ray
+                # aborts if a task completes during its cancellation ("Tried to complete task that was not pending").
                 if stays:
                     session.close()
 
 
 class _Tasks(RemoteSession["_Task"]):
-    """Tasks of Ray, and a mailbox for the messages that they send while they run."""
+    """A session of tasks of Ray, with a mailbox for the messages that they send while they run."""
 
     def __init__(
         self, engine: Ray, function: Callable[..., Any], timeout: float | None, on_report: OnReport
@@ -110,7 +110,7 @@ class _Tasks(RemoteSession["_Task"]):
         self._engine = engine
         self._work = ray.put(work_of(function))
         resources = dict(engine.resources)
-        # Ray would retry a task that takes all the memory of its node for ever, so the caller decides.
+        # By itself, Ray would retry for ever a task that exhausts the memory of its node. The caller decides instead.
         self._remote_call = ray.remote(
             num_cpus=resources.pop("cpu", 0),
             num_gpus=resources.pop("gpu", 0),
@@ -122,7 +122,7 @@ class _Tasks(RemoteSession["_Task"]):
 
     @property
     def capacity(self) -> int:
-        """The number of tasks that can run on the nodes that there are, at least 1."""
+        """The number of tasks that the present nodes can run at the same time, at least 1."""
         if self._engine.workers:
             return self._engine.workers
         available = {name.lower(): amount for name, amount in ray.cluster_resources().items()}
@@ -150,7 +150,7 @@ class _Tasks(RemoteSession["_Task"]):
                 self._next_message = self._mailbox.take.remote()
 
     def _sort_in(self, number: int, identity: str, message: Message) -> None:
-        """Give a message to its task; ``identity`` tells it from an earlier attempt at the same trial."""
+        """Give a message to its task. Messages of an earlier attempt at the same trial have another identity."""
         worker = self.running.get(number)
         if worker is not None and worker.identity == identity:
             worker.messages.append(message)
@@ -164,10 +164,10 @@ class _Task(Worker):
     """A task of Ray.
 
     Attributes:
-        task: The task.
-        identity: Its name in the mailbox.
-        is_done: Whether it has returned or failed.
-        messages: Its messages that have come.
+        task: The reference to the result of the task.
+        identity: The name of the task in the mailbox.
+        is_done: Whether the task has returned or failed.
+        messages: The messages that have arrived and are not yet received.
     """
 
     kind = "task"
@@ -206,7 +206,7 @@ class _Task(Worker):
 
 
 class _Mailbox:
-    """An actor that keeps the messages of tasks until they are taken, and the answers to their reports."""
+    """An actor of Ray that keeps the messages of tasks, and the answers to their reports, until they are taken."""
 
     def __init__(self) -> None:
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
@@ -226,7 +226,7 @@ class _Mailbox:
 
 
 def _call(work: Work, number: int, params: Any, mailbox: Any, version: str) -> CallOutcome:
-    """Do the work of a task."""
+    """Make one call in a task, send its messages, and return the outcome."""
     if kbo.__version__ != version:
         raise RuntimeError(
             f"this worker has kbo {kbo.__version__}, but the work is that of kbo {version}"
@@ -247,16 +247,16 @@ def _call(work: Work, number: int, params: Any, mailbox: Any, version: str) -> C
     put("begun")
     trial = RunningTrial(number, params, send, answer)
     outcome = work.call(function, trial)
-    trial.read_answers()  # that the objective did not ask for
+    trial.read_answers()  # answers that the objective did not read
     return outcome
 
 
 @contextmanager
 def connected(address: str, workers: int | None = None) -> Iterator[bool]:
-    """Connect to Ray for a block: by the connection there is, or else by one that ends with the block.
+    """Connect to Ray for a block: by the present connection, or else by one that closes after the block.
 
     Yields:
-        Whether the connection stays.
+        Whether the connection stays open after the block.
     """
     if ray.is_initialized():
         yield True
@@ -285,7 +285,7 @@ def _start(workers: int | None) -> None:
 
 
 def _join(address: str) -> None:
-    """Join a cluster."""
+    """Connect to the cluster at an address, "auto" or HOST:PORT."""
     head = _head(address)
     if head is not None:
         try:

@@ -1,4 +1,4 @@
-"""Calls in other processes: their messages, limits of time and deaths, for worker processes and for tasks of Ray."""
+"""Calls in other processes: messages, time limits and deaths of workers, for worker processes and tasks of Ray."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kbo.workers.call import CallOutcome, Work
 from kbo.workers.engine import OnReport, Session
 
 LOADING = 60.0
-"""Seconds that a worker may take to start and to load the objective, if the limit of a trial is not longer."""
+"""Seconds that a worker may take to start and load the objective, or the time limit of a trial if that is longer."""
 
 Message = tuple[str, Any]
 """Kind and content: "loading", "begun", "report" (value and step), "ended" (the outcome) or "died" (the reason)."""
@@ -28,9 +28,9 @@ class Worker(ABC):
     """A worker in another process, which makes one call at a time.
 
     Attributes:
-        deadline: The time at which its call has taken too long, in seconds of ``time.monotonic``.
-        is_overdue: Whether it was ended for that.
-        has_begun: Whether it has said that its call begins.
+        deadline: The time of ``time.monotonic`` at which the time limit of its call is over, in seconds.
+        is_overdue: Whether the call was ended because its time limit was over.
+        has_begun: Whether the worker has reported that its call begins.
     """
 
     kind: ClassVar[str]
@@ -44,31 +44,31 @@ class Worker(ABC):
 
     @abstractmethod
     def receive(self) -> Message | None:
-        """Return the next message, or None if none has come; after the last one of a dead worker that it died."""
+        """Return the next message, or None if there is none. A dead worker's last message is "died"."""
 
     @abstractmethod
     def answer(self, stop: bool) -> None:
-        """Answer a report."""
+        """Answer a report: whether the trial should stop."""
 
     @abstractmethod
     def end(self) -> None:
-        """End the call, whatever it is doing; messages that have come can still be received."""
+        """End the call at once. Messages that have arrived can still be received."""
 
     def set_limit(self, seconds: float | None, missing: str) -> None:
-        """Begin a limit of time; ``missing`` says what is missing at its end."""
+        """Start a time limit in seconds; ``missing`` begins the failure's text, for example "no value"."""
         self._began = time.monotonic()
         if seconds is not None:
             self.deadline = self._began + seconds
             self._limit = f"{missing} after {seconds:g} s"
 
     def end_overdue(self) -> None:
-        """End a call that has taken too long."""
+        """End a call whose time limit is over."""
         self.deadline = math.inf
         self.is_overdue = True
         self.end()
 
     def failure(self, number: int, reason: str) -> CallOutcome:
-        """Return the outcome of the call of a worker that died for a reason, or was ended."""
+        """Return the outcome of a call whose worker died (for the reason) or was ended (by its time limit)."""
         seconds = round(time.monotonic() - self._began, 4)
         if self.is_overdue:
             reason = f"TimeoutError: {self._limit}; its {self.kind} was ended"
@@ -79,7 +79,7 @@ W = TypeVar("W", bound=Worker)
 
 
 class RemoteSession(Session, Generic[W]):
-    """Workers in other processes, by the numbers of their calls."""
+    """A session of workers in other processes; ``running`` has them by the numbers of their calls."""
 
     def __init__(self, timeout: float | None, on_report: OnReport) -> None:
         self._timeout = timeout
@@ -88,10 +88,10 @@ class RemoteSession(Session, Generic[W]):
 
     @abstractmethod
     def _wait_for_message(self, seconds: float) -> None:
-        """Wait until a worker may have sent a message or died, for so many seconds (or infinity) at most."""
+        """Wait until a worker may have sent a message or died, or for ``seconds``, which may be infinite."""
 
     def _release(self, worker: W) -> None:
-        """Take back a worker whose call has ended."""
+        """Take back a worker after its call has ended."""
 
     def wait(self, seconds: float | None = None) -> list[CallOutcome]:
         end = math.inf
@@ -105,10 +105,10 @@ class RemoteSession(Session, Generic[W]):
                 return outcomes
 
     def _outcomes(self) -> list[CallOutcome]:
-        """Take one message of each worker, end calls that have taken too long, and return the outcomes."""
+        """Take one message of each worker, end calls whose time limit is over, and return the outcomes."""
         outcomes: list[CallOutcome] = []
         for number, worker in list(self.running.items()):
-            # Messages first: this process may have been too busy to read that the call has begun, or its value.
+            # Messages come first: this process may have been too busy to read "begun" or "ended" in time.
             outcome = self._outcome(number, worker)
             if outcome is None and time.monotonic() >= worker.deadline:
                 worker.end_overdue()
@@ -136,7 +136,7 @@ class RemoteSession(Session, Generic[W]):
         return None
 
     def _limit_loading(self, worker: W) -> None:
-        """Limit the time in which a worker loads the function, if calls have a limit."""
+        """Start the time limit for loading the function, if calls have a time limit."""
         if self._timeout is not None:
             worker.set_limit(max(self._timeout, LOADING), "the objective was not loaded")
 
@@ -147,14 +147,14 @@ class RemoteSession(Session, Generic[W]):
 
 
 def work_of(function: Callable[..., Any]) -> Work:
-    """Return a function, pickled, with the settings of the program."""
+    """Return a function in pickled form, with the settings of this program."""
     with io.BytesIO() as file:
         _Pickler(file).dump(function)
         return Work(file.getvalue(), settings_of_caller().of_process())
 
 
 class _Pickler(cloudpickle.Pickler):
-    """cloudpickle, but code keeps the name of its file, which failures show."""
+    """A pickler like cloudpickle, except that code keeps its file name, which messages of failures show."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, CodeType):

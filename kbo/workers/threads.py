@@ -1,4 +1,4 @@
-"""Calls in threads of this process, for functions that release the interpreter's lock or wait for others."""
+"""Calls in threads of this process, for functions that release the interpreter's lock or wait for other programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from kbo._base import checks
 from kbo._base.isolation import settings_of_caller
-from kbo._base.settings import preserved
+from kbo._base.program_state import preserved
 from kbo.errors import InvalidInput
 from kbo.workers.call import CallOutcome, call, trial_of_this_process
 from kbo.workers.engine import Engine, OnReport, Session
@@ -19,13 +19,13 @@ from kbo.workers.engine import Engine, OnReport, Session
 
 @dataclass(frozen=True)
 class Threads(Engine):
-    """Threads of this process: they share its memory, and nothing can end them before they return.
+    """Threads of this process. They share its memory, and cannot be ended before they return.
 
     Attributes:
-        count: Their number.
+        count: The number of threads.
 
     Raises:
-        InvalidInput: It is no whole number of at least 1.
+        InvalidInput: The number is no whole number of at least 1.
     """
 
     count: int
@@ -47,7 +47,7 @@ class Threads(Engine):
 
 
 class _Threads(Session):
-    """One thread for each call; daemons, since threads that still run must not keep the process from ending."""
+    """A session with one thread for each call. The threads are daemons: they do not keep the process alive."""
 
     def __init__(self, count: int, function: Callable[..., Any], on_report: OnReport) -> None:
         self.capacity = count

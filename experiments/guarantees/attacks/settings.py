@@ -418,15 +418,15 @@ class Tuning:
         gap = self.result.gap
         if gap is None:
             return False
-        if math.isnan(gap):
+        if math.isnan(gap.value):
             return True
-        if self.kind == "safe" or not self.result.gap_exact:
+        if self.kind == "safe" or not gap.exact:
             return False
         allowed = self.f_on_grid
         if self.kind == "constrained":
             allowed = allowed[self.g_on_grid >= self.limit]
         sign = 1 if self.maximize else -1
-        return float((sign * allowed).max() - sign * value) > gap + 1e-9
+        return float((sign * allowed).max() - sign * value) > gap.value + 1e-9
 
 
 def settings(play: Play) -> None:

@@ -1,4 +1,9 @@
-"""Growing buffers and triangular factors: pivots and positive definiteness are handled here."""
+"""Linear algebra of growing matrices; all checks of positive definiteness are here.
+
+* ``buffers.py``: tensors that grow
+* ``cholesky.py``: Cholesky factors, fixed and growing
+* ``factor.py``: a growing Cholesky factor with its inverse
+"""
 
 from kbo._base.linalg.buffers import GrowingTensor
 from kbo._base.linalg.cholesky import (

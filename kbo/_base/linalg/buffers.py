@@ -11,7 +11,7 @@ from torch import Tensor
 from kbo._base.stateful import Stateful
 
 _EXTRA = 14
-"""Added to twice the length of an axis: columns a power of two apart would share cache lines."""
+"""Extra length of a grown axis, because columns a power of two apart would share cache lines."""
 
 
 class GrowingTensor(Stateful):
@@ -65,7 +65,7 @@ class GrowingTensor(Stateful):
         self.value = self._buffer[_corner(shape)]
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
-        """Return a copy of equal memory layout, on which the last bits of products depend."""
+        """Return a copy with the same memory layout, which determines the last bits of products."""
         fork = object.__new__(type(self))
         fork._buffer = self._buffer.new_empty_strided(self._buffer.shape, self._buffer.stride())
         fork.value = fork._buffer[_corner(self.value.shape)]
@@ -73,11 +73,11 @@ class GrowingTensor(Stateful):
         return fork
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the value a view of the buffer again: ``pickle`` copies the two."""
+        """Make the value a view of the buffer again, after ``pickle`` has copied both."""
         vars(self).update(state)
         self.value = self._buffer[_corner(self.value.shape)]
 
 
 def _corner(shape: Sequence[int]) -> tuple[slice, ...]:
-    """Return the index of the first entries of a tensor, of this shape."""
+    """Return the index of the leading block of a tensor with this shape."""
     return tuple(map(slice, shape))

@@ -6,10 +6,10 @@ On paper                                  | in code
 ``L^{-1} B``                              | ``GrowingCholesky.solve``
 ``L^{-T} B``                              | ``GrowingCholesky.solve_transposed``
 
-The growing factor is kept in panels of ``panel_rows`` rows: the rectangle left of the diagonal
-block, the diagonal block, and the inverse of the diagonal block. New rows are written into the last
-panel or open a new one. So rows that are there are never copied, half of the square is never
-allocated, a solve is a handful of matrix products, and a fork shares every full panel with the
+The growing factor is kept in panels of ``panel_rows`` rows. A panel has the rectangle left of the
+diagonal block, the diagonal block, and the inverse of the diagonal block. New rows are written into
+the last panel or open a new one. So existing rows are never copied, half of the square is never
+allocated, a solve takes a few matrix products, and a fork shares every full panel with the
 original.
 """
 
@@ -27,10 +27,10 @@ from kbo._base.stateful import Stateful
 from kbo.errors import NotPositiveDefinite
 
 _PANEL = 128
-"""Rows of a panel on the CPU: enough for matrix products to dominate, few enough to invert stably."""
+"""Rows of a panel on the CPU: enough that matrix products dominate, few enough for stable inverses."""
 
 _PANEL_ELSEWHERE = 512
-"""Rows of a panel on other devices, where the number of products decides the time of a solve."""
+"""Rows of a panel on other devices, where the time of a solve depends on the number of products."""
 
 
 def panel_rows(device: torch.device) -> int:
@@ -41,7 +41,7 @@ def panel_rows(device: torch.device) -> int:
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
-    """Return the square root of ``x >= 0``, whose gradient at zero is zero instead of infinite."""
+    """Return the square root of ``x >= 0``, with gradient zero instead of infinity at zero."""
     if not x.requires_grad:
         return x.clamp_min(0).sqrt()
     zero = x <= 0
@@ -49,7 +49,7 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def ill_conditioned_ratio(dtype: torch.dtype) -> float:
-    """Return the ridge below which log-determinants lose their digits, relative to ``k(x, x)``."""
+    """Return the ridge, relative to ``k(x, x)``, below which log-determinants lose their digits."""
     return 1e-10 if dtype == torch.float64 else 1e-4
 
 
@@ -71,7 +71,7 @@ def cholesky_and_log(
 ) -> tuple[Tensor, float]:
     """Return the factor L, and the sum of ``ln L_ii`` (half of ``ln det A``) minus ``offset``.
 
-    The sum is over all matrices of a batch. Other arguments and the error are as for ``cholesky``.
+    The sum is over all matrices of a batch. Other arguments and errors are those of ``cholesky``.
     """
     if A.shape[-1] == 1:  # without LAPACK
         L = A.sqrt()
@@ -80,18 +80,18 @@ def cholesky_and_log(
         L, failed_row = torch.linalg.cholesky_ex(A)
         logs = L.detach().diagonal(dim1=-2, dim2=-1).log()
         sum_of_logs = logs.sum().masked_fill((failed_row != 0).any(), math.nan)
-    # One number is read from the device, so failure is NaN in it, and an `if` would read another. A
-    # row of L that is not finite has such a diagonal entry.
+    # Only one number is read from the device, so a failure is shown by NaN in it. A row of L that is
+    # not finite has a diagonal entry that is not finite.
     half_log_det = float(sum_of_logs - offset)
     if not math.isfinite(half_log_det):
-        # Other devices name a later row where an entry is infinite.
+        # On the CPU, because other devices name a later row if an entry is infinite.
         failed_row = torch.linalg.cholesky_ex(A.detach().cpu())[1]
         raise _not_positive_definite(A, first_row + max(int(failed_row.max()), 1))
     return L, half_log_det
 
 
 def _not_positive_definite(like: Tensor, row: int) -> NotPositiveDefinite:
-    """Return the error of a matrix of the dtype of ``like`` that has no factor from a row on."""
+    """Return the error for a matrix, of the dtype of ``like``, whose factorisation fails at a row."""
     return NotPositiveDefinite(
         f"The kernel matrix plus ridge is not positive definite in {like.dtype} at row {row}: the "
         "ridge is below the rounding error of the kernel, or the function is no kernel. If it is one, "
@@ -127,7 +127,7 @@ class _Panel:
         self.n = new
 
     def append_row(self, c: Tensor, pivot: float) -> None:
-        """Add the row ``[c' | pivot]``, c [start + n], in half of the operations of ``append``."""
+        """Add the row ``[c' | pivot]``, c [start + n], with half of the operations of ``append``."""
         old = self.n
         row = self.rows[old]
         row[: self.start + old] = c
@@ -138,7 +138,7 @@ class _Panel:
         self.n = old + 1
 
     def fork(self) -> _Panel:
-        """Return a copy; memory that was never written is not touched."""
+        """Return a copy of the written rows; the rest of the memory is not read."""
         fork = object.__new__(_Panel)
         fork.start = self.start
         fork.n = self.n
@@ -152,8 +152,8 @@ class _Panel:
 class GrowingCholesky(Stateful):
     """The lower Cholesky factor L of ``A + N``, N diagonal, that grows by rows and columns.
 
-    Appending r rows to n costs O(n^2 r). Rows are never changed afterwards, so results computed
-    from the first n rows stay valid while the factor grows.
+    Appending r rows to n costs O(n^2 r). Rows never change afterwards, so results from the first n
+    rows stay valid while the factor grows.
 
     Args:
         like: A tensor of the dtype and device of A.
@@ -216,7 +216,7 @@ class GrowingCholesky(Stateful):
         self.log_det += 2 * half_log_det
 
     def _append_row(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
-        """Append one row in numbers: ``l = L^-1 cross``, ``pivot^2 = block + noise - |l|^2``."""
+        """Append one row, by plain numbers: ``l = L^-1 cross``, ``pivot^2 = block + noise - |l|^2``."""
         row = self._solve(cross)[:, 0]
         if isinstance(noise, Tensor):
             diagonal, explained, target, fitted, noise = read(
@@ -235,7 +235,7 @@ class GrowingCholesky(Stateful):
         self.log_det += math.log(square / noise)
 
     def _open_panel(self) -> _Panel:
-        """Return the last panel, a new one if that is full."""
+        """Return the last panel, or a new one if it is full."""
         if not self._panels or self._panels[-1].n == self._size:
             self._panels.append(_Panel(self.n, self._size, self._like))
         return self._panels[-1]
@@ -243,7 +243,7 @@ class GrowingCholesky(Stateful):
     def solve(self, B: Tensor) -> Tensor:
         """Return ``L^{-1} B`` for B [n] or [n q]; differentiable in B.
 
-        With fewer than n rows, B is solved against the leading block of L.
+        If B has fewer rows, the leading block of L is used.
         """
         if not B.requires_grad:
             return self._solve(B)
@@ -264,7 +264,7 @@ class GrowingCholesky(Stateful):
         return rows[:, :start], rows[:, start:]
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
-        """Return a copy that may grow on its own; full panels are shared, O(n) times the rows of a panel."""
+        """Return a copy that can grow separately, in O(n panel_rows); full panels are shared."""
         fork = super()._fork_with(forks)
         if fork._panels and fork._panels[-1].n < self._size:
             fork._panels[-1] = fork._panels[-1].fork()
@@ -295,7 +295,7 @@ class GrowingCholesky(Stateful):
         n = B.shape[0]
         if 0 < n <= self._size:
             return self._panels[0].inverse[:n, :n].mT @ B
-        # The transposed solution: panels are read as they lie, which is twice as fast.
+        # Computing the transposed solution reads panels in memory order, which is twice as fast.
         solution = B.mT.clone(memory_format=torch.contiguous_format)
         for panel in reversed(self._panels[: -(-n // self._size)]):
             start = panel.start
@@ -308,7 +308,7 @@ class GrowingCholesky(Stateful):
 
 
 class _Solve(torch.autograd.Function):
-    """Triangular solve against a factor that is a constant of differentiation."""
+    """A triangular solve, differentiable in the right-hand side but not in the factor."""
 
     @staticmethod
     def forward(ctx, B: Tensor, factor: GrowingCholesky, transposed: bool) -> Tensor:

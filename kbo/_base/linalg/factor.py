@@ -1,13 +1,13 @@
-"""A lower Cholesky factor and its inverse that grow row by row, without piling up rounding.
+"""A lower Cholesky factor and its inverse, which grow row by row and stay accurate.
 
 A new column a with corner h adds the row ``[b', p]`` to L and ``[-c', 1] / p`` to its inverse,
 where
 
     L b = a,    L'c = b,    p^2 = h - |b|^2.
 
-Both are solved with L itself. Products with the inverse that is there would be as cheap, but every
-row would multiply the errors of those before it by up to 1/p, and after some dozens of nearly
-dependent points nothing would be left.
+Both systems are solved with L itself. Products with the existing inverse would be as cheap. But
+every row would multiply the errors of earlier rows by up to 1/p, and after some dozens of nearly
+dependent points no digit would be right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GrowingFactor(Stateful):
     def __init__(self, L: Tensor) -> None:
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
         inverse = torch.linalg.solve_triangular(L, identity, upper=False)
-        # L' by rows is L by columns, and solving with an L by rows would copy it every time.
+        # Storing L' by rows stores L by columns. Solving with L stored by rows would copy it.
         self._transposed = GrowingTensor(L.mT.contiguous())
         self._inverse = GrowingTensor(inverse.contiguous())
 
@@ -40,7 +40,7 @@ class GrowingFactor(Stateful):
 
     @property
     def inverse(self) -> Tensor:
-        """``L^-1``, [m m]: for products with many right-hand sides."""
+        """``L^-1``, [m m], for products with many right-hand sides."""
         return self._inverse.value
 
     def solve(self, B: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class GrowingFactor(Stateful):
         return torch.linalg.solve_triangular(self.L, B, upper=False)
 
     def coefficients(self, b: Tensor) -> Tensor:
-        """Return ``c = L'^-1 b`` for b [m]: the combination of rows nearest to the new one."""
+        """Return ``c = L'^-1 b`` for b [m]: the combination of rows that is nearest to the new row."""
         return torch.linalg.solve_triangular(self.L.mT, b.unsqueeze(-1), upper=True).squeeze(-1)
 
     def append(self, b: Tensor, c: Tensor, pivot: float) -> None:

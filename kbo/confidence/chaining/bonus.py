@@ -1,4 +1,4 @@
-"""The bonus of Algorithm 1: Contal, Malherbe & Vayatis (2015).
+"""The bonus that a chaining bound adds to the mean: Contal, Malherbe & Vayatis (2015), Algorithm 1.
 
 On paper                                                          | in code
 ``H_i = eps_i sqrt(2 ln((|T_i| + 1) i^2 t^2 pi^4 / (36 delta)))`` | ``heights``, ``contal``
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 _ROUNDING = 8
-"""Error of a standard deviation in units in the last place."""
+"""Rounding error of a standard deviation, in units in the last place."""
 
 
 class Bonus(ABC):
@@ -28,7 +28,7 @@ class Bonus(ABC):
         """Return the bonus [...] at standard deviations [...]."""
 
     def majorant(self, std: Tensor) -> Tensor:
-        """Return a continuous bonus [...] that is nowhere smaller, for searches by gradients."""
+        """Return a continuous upper bound [...] of the bonus, for searches by gradients."""
         return self(std)
 
 
@@ -37,9 +37,8 @@ class Steps(Bonus):
     """The sum of the heights of all steps below the standard deviation.
 
     Args:
-        edges: Positions of the steps, decreasing and above zero; a step is below a standard
-            deviation that is larger.
-        heights: Not negative.
+        edges: Positions of the steps, decreasing and above zero, in units of the targets.
+        heights: Heights of the steps, at least 0.
     """
 
     edges: Sequence[float]
@@ -49,9 +48,9 @@ class Steps(Bonus):
         return self._sums(std)[self._n_below(std)]
 
     def majorant(self, std: Tensor) -> Tensor:
-        """Return straight lines [...] through the upper corners of the steps.
+        """Return the value [...] of straight lines through the upper corners of the steps.
 
-        The last one has no end.
+        The last line has no end.
         """
         corners = std.new_tensor([0.0, *reversed(self.edges)])
         sums = self._sums(std)
@@ -64,7 +63,7 @@ class Steps(Bonus):
         return std.new_tensor(list(accumulate(reversed(self.heights), initial=0.0)))
 
     def _n_below(self, std: Tensor) -> Tensor:
-        """Return the number [...] of edges below a standard deviation by more than rounding."""
+        """Return the number [...] of edges below the standard deviation by more than rounding."""
         # Without data the standard deviation equals the largest edge.
         rounding = 1 + _ROUNDING * torch.finfo(std.dtype).eps
         edges = std.new_tensor(list(reversed(self.edges))) * rounding
@@ -72,7 +71,7 @@ class Steps(Bonus):
 
 
 def heights(sizes: Sequence[int], radii: Sequence[float], t: int, delta: float) -> list[float]:
-    """Return the steps ``H_i`` of levels i = 1, 2, .. in round t.
+    """Return the heights ``H_i`` of the steps of levels i = 1, 2, .. in round t.
 
     Args:
         sizes: Number of centres ``|T_i|`` of each level.

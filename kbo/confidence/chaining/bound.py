@@ -1,17 +1,17 @@
 """Bounds by chaining over hierarchical covers: Contal, Malherbe & Vayatis (2015).
 
-For functions that are drawn from the Gaussian-process prior. A union bound over the points of a set
-X has a width of ``sqrt(2 ln |X|)`` at least, even if the values at its points hardly differ. A chain
-``T_1 c T_2 c ..`` of covers with radii ``eps_i = kappa 2^(1 - i)``, under the distance of the
-posterior, bounds differences instead: at level i there are ``|T_i|`` of them, whose standard
-deviations are at most ``eps_(i-1)``.
+They are for functions that are drawn from the Gaussian-process prior. A union bound over the points
+of a set X has a width of at least ``sqrt(2 ln |X|)``, even if the values at its points hardly
+differ. A chain ``T_1 c T_2 c ..`` of covers with radii ``eps_i = kappa 2^(1 - i)``, in the distance
+of the posterior, bounds differences instead. At level i there are ``|T_i|`` differences, whose
+standard deviations are at most ``eps_(i-1)``.
 
 On paper                                                                | in code
 ``mean + sum of H_i over min std <= eps_i < std(x)``, Algorithm 1       | ``bonus.py``
 the proved bound, ``rigorous=True``                                     | ``proved.py``
 
-Algorithm 1 ranks points. As a bound it lacks the levels below the least standard deviation, which
-are the same for all points.
+Algorithm 1 only ranks points: it omits the levels below the least standard deviation, which are the
+same for all points, and without them it is no bound.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from kbo.regression import Posterior
 class Chaining(OverPoints):
     """Bounds over a finite set of points, narrower the more similar the points are.
 
-    The bounds are ``mean +- bonus(std)``, for functions that are drawn from the Gaussian-process
-    prior of the state, and Gaussian noise with the ridge as variance. The points may be anything
-    that has a kernel. Covers are computed again when the data have doubled, or when they are no
-    longer valid: use one object for all rounds.
+    The bounds are ``mean +- bonus(std)``, for functions drawn from the Gaussian-process prior of
+    the state, and Gaussian noise with the ridge as variance. The points may be any objects with a
+    kernel. Use one object for all rounds: it computes its covers again only when the data have
+    doubled or a change makes them invalid.
 
     Args:
         delta: Probability that the bounds may fail.
-        rigorous: A bound that is proved, instead of Algorithm 1, which has no ``guarantee`` and may
-            exceed the range of the function by far.
-        points: The finite set [N d], in units of the state; for a box, a design that fills it,
-            whose bounds at other points have no guarantee. If omitted, the set is the points X [N
-            d] of each call: a rule for sets that change from round to round, without a
-            ``guarantee``, since a bound on one set a round says nothing about several.
-        smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow
-            gradients; the default of ``ChainingUCB``. Rigorous bounds are continuous anyway.
+        rigorous: Whether to use the proved bound. Algorithm 1 has no ``guarantee``, and may exceed
+            the range of the function by far.
+        points: The finite set [N d], in units of the state. For a box it is a design that fills it;
+            bounds at other points have no guarantee. If omitted, the set is the points X [N d] of
+            each call. That is a rule for sets that change from round to round; it has no
+            ``guarantee``, because a bound for one set does not cover the others.
+        smooth: Whether to replace the steps of Algorithm 1 by a continuous majorant, for searches by
+            gradients; the default of ``ChainingUCB``. Rigorous bounds are always continuous.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -77,7 +77,7 @@ class Chaining(OverPoints):
             )
 
     def reported(self) -> Chaining:
-        """Return the rigorous bound over the same set; the two share their covers."""
+        """Return the rigorous bound over the same set, which shares the covers of this one."""
         if self.rigorous:
             return self
         proved = Chaining(self.delta, rigorous=True, points=self.points)
@@ -85,12 +85,12 @@ class Chaining(OverPoints):
         return proved
 
     def share_covers(self, other: Confidence) -> None:
-        """Use the covers of another ``Chaining`` from here on, and let it use those of this one.
+        """Share covers with another ``Chaining`` from now on, in both directions.
 
-        It may be about the same set or another one.
+        Its finite set may be the same or another one.
 
         Raises:
-            InvalidInput: The other one is no ``Chaining``.
+            InvalidInput: ``other`` is no ``Chaining``.
         """
         self._memory = checks.instance("other", other, Chaining)._memory
 
@@ -131,7 +131,7 @@ class Chaining(OverPoints):
         return self._bonus[1]
 
     def chain(self, state: Posterior, X: Tensor | None = None) -> Chain:
-        """Return the covers of ``bonus``; arguments and errors as there."""
+        """Return the covers that ``bonus`` uses; arguments and errors are those of ``bonus``."""
         points = self._finite_set(state.observed, X)
         return self._chain_and_depth(state.observed, points)[0]
 
@@ -152,12 +152,12 @@ class Chaining(OverPoints):
         return finite_set(X)
 
     def _chain_and_depth(self, state: Posterior, points: Tensor) -> tuple[Chain, int]:
-        """Return the chain and its last level not below the least standard deviation."""
+        """Return the chain, and its last level with a radius of at least the least std of the set."""
         _, variance = state.predict(points)
         return self._memory.chain(state, points, math.sqrt(float(variance.min())))
 
     def _computed_bonus(self, state: Posterior, X: Tensor | None) -> Bonus:
-        """Return the bonus of observed data; arguments as for ``bonus``."""
+        """Return the bonus on a posterior of observed data; arguments are those of ``bonus``."""
         points = self._finite_set(state, X)
         chain, depth = self._chain_and_depth(state, points)
         if chain.scale == 0:

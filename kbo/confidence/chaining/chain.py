@@ -17,11 +17,11 @@ from kbo.errors import InvalidInput
 
 
 class Chain:
-    """Covers of a set at the radii ``scale``, ``scale / 2``, .., each a part of the next.
+    """Covers of a set at the radii ``scale``, ``scale / 2``, .., each a subset of the next.
 
-    Level i = 1, 2, .. adds a cover of the points that are further than its radius from the level
-    before: a greedy cover, as in Algorithm 1, of sets of at most ``cover.AT_ONCE`` points, and a
-    net of larger ones, which is a larger cover and takes a tenth of the time.
+    Level i = 1, 2, .. adds a cover of the points whose distance to the level before exceeds the
+    radius of level i. For sets of at most ``cover.AT_ONCE`` points it is a greedy cover, as in
+    Algorithm 1. For larger sets it is a net, which has more points and takes a tenth of the time.
 
     Args:
         metric: The set.
@@ -58,11 +58,11 @@ class Chain:
         return f"Chain(sizes={self.sizes}, radii={radii})"
 
     def radius(self, level: int) -> float:
-        """Return the radius ``eps_i`` of a level, from 1."""
+        """Return the radius ``eps_i`` of level i = 1, 2, .."""
         return self.scale * 2.0 ** (1 - level)
 
     def reach(self, level: int) -> float:
-        """Return the largest distance of a point to the centres of a level, rounding included."""
+        """Return an upper bound of the distance of any point to a level, rounding included."""
         return math.sqrt(self.radius(level) ** 2 + self._slack)
 
     def centres(self, level: int) -> Tensor:
@@ -72,7 +72,7 @@ class Chain:
         return self._order[: self.sizes[level - 1]]
 
     def extend(self, metric: PosteriorMetric, depth: int) -> None:
-        """Add levels until there are ``depth``. The metric may be that of more data."""
+        """Add levels until there are ``depth``. The metric may include more data than before."""
         radii = [self.radius(level) for level in range(len(self) + 1, depth + 1)]
         self._slack = max(self._slack, metric.slack)
         if not radii:
@@ -85,7 +85,7 @@ class Chain:
             self._extend_by_nets(metric, radii)
 
     def _append(self, centres: Tensor) -> None:
-        """Add a level with these centres, point numbers [m], besides those of the level before."""
+        """Add a level: the centres of the level before, and these point numbers [m]."""
         self._order = torch.cat([self._order, centres.to(self._order.device)])
         self.sizes.append(len(self._order))
 
@@ -103,7 +103,7 @@ class Chain:
             self._append(added)
 
     def _extend_by_nets(self, metric: PosteriorMetric, radii: Sequence[float]) -> None:
-        """Add levels to a set whose pairs are too many to be compared at once."""
+        """Add levels to a set with too many pairs to compare them at once."""
         for radius in radii:
             if self._neighbours is not None:
                 self._append(self._neighbours.net(metric, radius, self._order))

@@ -1,4 +1,4 @@
-"""Covers: point numbers such that every point of a set is within a radius of one of them.
+"""Covers of a finite set: points such that every point of the set is within a radius of one.
 
 On paper                                            | in code
 greedy cover: Contal et al. (2015), Algorithm 2     | ``greedy_cover``, ``dominating_set``
@@ -17,26 +17,26 @@ from kbo.confidence.chaining.metric import PosteriorMetric
 from kbo.errors import InvalidInput
 
 AT_ONCE = 10_000
-"""Most points of which all pairs are compared at once, one byte a pair."""
+"""Largest number of points of which all pairs are compared at once, with one byte per pair."""
 
 NET_BLOCK = 512
-"""Points among which the next ones of a net are found together."""
+"""Number of points that are considered together for a net."""
 
 CENTRE_BLOCK = 512
-"""Centres that are compared with other points at once."""
+"""Number of centres that are compared with other points at once."""
 
 
 def greedy_cover(metric: PosteriorMetric, radius: float) -> Tensor:
     """Return a small cover, in the order of choice: Contal, Malherbe & Vayatis (2015), Algorithm 2.
 
-    The next centre is the point that covers most of the uncovered points, the first of several.
+    The next centre is the point that covers the most uncovered points; ties go to the first.
 
     Args:
         metric: The set, of at most ``AT_ONCE`` points.
         radius: The radius, at least 0, in units of the distance.
 
     Raises:
-        InvalidInput: A radius below zero, or more points.
+        InvalidInput: A radius below zero, or too many points.
     """
     checks.instance("metric", metric, PosteriorMetric)
     radius = checks.non_negative("radius", radius)
@@ -56,15 +56,15 @@ def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:
     All tensors are on the host, where a choice takes a fifth of the time.
 
     Args:
-        ranks: Bytes [N N]; points of a rank above ``level`` are neighbours, every point one of its
-            own.
+        ranks: Bytes [N N]. Two points are neighbours if their rank is above ``level``; every point
+            is a neighbour of itself.
         level: The largest rank, at least 0, at which two points are no neighbours.
-        among: The numbers of the points that are to be covered; the centres are some of them.
+        among: The numbers of the points to cover; the centres are some of them.
     """
     table = ranks.numpy()
     is_uncovered = np.zeros(len(table), bool)
     is_uncovered[among.numpy()] = True
-    gains = _neighbour_counts(table, level, among.numpy())  # uncovered points that each covers
+    gains = _neighbour_counts(table, level, among.numpy())  # uncovered points covered by each
     gains = gains * is_uncovered
     centres: list[int] = []
     while len(table):
@@ -75,7 +75,7 @@ def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:
         centres.append(best)
         is_uncovered[newly_covered] = False
         gains -= _neighbour_counts(table, level, newly_covered)
-        gains[newly_covered] = 0  # points that were covered before are below zero
+        gains[newly_covered] = 0  # and below 0 for points that were covered before
     isolated = is_uncovered.nonzero()[0].tolist()
     return torch.tensor(centres + isolated, dtype=torch.long, device="cpu")
 
@@ -85,7 +85,7 @@ def _neighbour_counts(
 ) -> NDArray[np.int32]:
     """Return the number [N] of neighbours that each point has among some rows of the table."""
     counts = np.zeros(len(table), np.int32)
-    # A byte counts up to 255, and sums of bytes take a fifth of the time of longer integers.
+    # A byte counts up to 255; sums of bytes take a fifth of the time of sums of longer integers.
     for start in range(0, len(rows), 255):
         near = table[rows[start : start + 255]] > level
         counts += near.view(np.uint8).sum(0, dtype=np.uint8)
@@ -93,10 +93,10 @@ def _neighbour_counts(
 
 
 def first_fit_net(metric: PosteriorMetric, radius: float) -> Tensor:
-    """Return the net of the points that no earlier centre covers, in the order of the points.
+    """Return the first-fit net: each point, in order, that no earlier centre covers.
 
     Args:
-        metric: The set; at most N times the size of the net of its distances are formed.
+        metric: The set. At most N times the size of the net distances are computed.
         radius: The radius, at least 0, in units of the distance.
 
     Raises:
@@ -108,7 +108,7 @@ def first_fit_net(metric: PosteriorMetric, radius: float) -> Tensor:
 
 
 def net_of(metric: PosteriorMetric, radius: float, left: Tensor) -> Tensor:
-    """Return the net of some points, as point numbers.
+    """Return the first-fit net of some points, as point numbers.
 
     Args:
         metric: The set.
@@ -126,9 +126,9 @@ def net_of(metric: PosteriorMetric, radius: float, left: Tensor) -> Tensor:
 
 
 def _independent_set(near: Tensor) -> Tensor:
-    """Return the points of a graph that the first-fit rule takes, as point numbers.
+    """Return an independent set of a graph by the first-fit rule, as point numbers.
 
-    A point is taken unless it is a neighbour of an earlier one that was taken.
+    A point is taken unless an earlier point that was taken is its neighbour.
 
     Args:
         near: Whether two points are neighbours, [N N].
@@ -144,7 +144,7 @@ def _independent_set(near: Tensor) -> Tensor:
 
 
 def uncovered(points: PosteriorMetric, centres: PosteriorMetric, radius: float) -> Tensor:
-    """Return the positions of the points that are within ``radius`` of no centre."""
+    """Return the positions of the points whose distance to every centre exceeds ``radius``."""
     left = torch.arange(len(points), device=points.device)
     for _, some_centres in centres.blocks(CENTRE_BLOCK):
         is_covered = [
@@ -160,7 +160,7 @@ def covers(metric: PosteriorMetric, centres: Tensor, radius: float) -> bool:
     """Return whether every point is within ``radius`` of a centre; centres [m] are point numbers.
 
     Raises:
-        InvalidInput: Centres that are no numbers of points.
+        InvalidInput: The centres are no point numbers.
     """
     checks.instance("metric", metric, PosteriorMetric)
     radius = checks.non_negative("radius", radius)

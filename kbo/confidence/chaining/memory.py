@@ -1,7 +1,7 @@
-"""A chain that is kept while data arrive: covers of earlier data are covers of more data.
+"""A chain of covers that is kept while data arrive.
 
-Distances only shrink as observations are added, so a chain stays one; its covers may have more
-points than they need.
+Observations never increase a distance. So earlier covers stay covers, but they may have more points
+than needed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ GROWTH = 2.0
 """Factor by which the data grow before smaller covers are computed."""
 
 _PROBES = 16
-"""Number of points at which kernels are compared."""
+"""Number of points at which kernels are compared to notice a change."""
 
 
 class ChainMemory:
-    """The chain of a finite set under a posterior, which is computed again when the data have doubled.
+    """The chain of a finite set under a posterior, computed again when the data have doubled.
 
     It is also computed again for another posterior, and after a change of ridge, kernel, points or
     inducing points.
@@ -36,7 +36,7 @@ class ChainMemory:
         self._cached: _CachedChain | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_cached": None}  # covers of large sets are large
+        return {"_cached": None}  # pickles leave the covers out, which may be large
 
     def chain(self, state: Posterior, points: Tensor, least: float) -> tuple[Chain, int]:
         """Return a chain of covers of the points, and the last level whose radius is large enough.
@@ -44,7 +44,7 @@ class ChainMemory:
         Args:
             state: The posterior whose distance is used.
             points: The points [N d].
-            least: The least radius that is needed, in units of the targets.
+            least: The smallest radius that is needed, in units of the targets.
         """
         cached = self._cached
         if cached is None or state.n > GROWTH * cached.n or not cached.is_valid(state, points):
@@ -56,14 +56,14 @@ class ChainMemory:
         depth = _depth(cached.chain.scale, least, points.dtype)
         if depth > len(cached.chain):
             cached.chain.extend(PosteriorMetric(state, points), depth)
-            # The new levels are covers from these data on; n stays that of the other levels.
+            # The new levels are covers from the present data on; n stays that of the old levels.
             self._cached = _CachedChain(cached.chain, cached.n, state, points)
         return cached.chain, depth
 
 
 def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
     """Return the number of levels, at least 1: those of radius ``kappa 2^-j >= least``, j = 0, 1, .."""
-    # Finer levels would be made of rounding errors.
+    # On finer levels distances would be rounding errors.
     finest = max(least, math.sqrt(ill_conditioned_ratio(dtype)) * kappa)
     depth = 1
     while kappa * 2.0**-depth >= finest > 0:
@@ -72,7 +72,7 @@ def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
 
 
 class _CachedChain:
-    """A chain, with copies of everything on which its distances depend.
+    """A chain, with copies of all numbers on which its distances depend.
 
     Args:
         chain: The chain.
@@ -89,7 +89,7 @@ class _CachedChain:
         self._locations = _copies(state.locations or ())
 
     def is_valid(self, state: Posterior, points: Tensor) -> bool:
-        """Return whether the covers are still covers: nothing has changed but for more data."""
+        """Return whether the covers are still valid: nothing has changed except added data."""
         return (
             state.ridge == self._ridge
             and _equal(_constants(state, points), self._constants)
@@ -98,7 +98,7 @@ class _CachedChain:
 
 
 def _constants(state: Posterior, points: Tensor) -> list[Tensor]:
-    """Return points, inducing points, and parameters and some values of the kernel."""
+    """Return the points, the inducing points, and parameters and some values of the kernel."""
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(points), generator=generator, device="cpu")
     probes = points[order[:_PROBES].to(points.device)]
@@ -125,9 +125,9 @@ def _equal(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
 
 
 def _contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
-    """Return whether observed locations [m d] and counts [m] include earlier ones.
+    """Return whether observed locations [m d] and counts [m] include the earlier ones.
 
-    False if a posterior keeps no locations.
+    The result is False if a posterior keeps no locations.
     """
     if not now or not before:
         return False

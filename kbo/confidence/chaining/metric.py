@@ -1,6 +1,6 @@
-"""Finite sets of points with a distance, in blocks: no N x N matrix of floats is formed.
+"""The distance of points under a posterior, computed in blocks, without an N x N matrix of floats.
 
-The distance under a Gaussian-process posterior is the standard deviation of a difference (Contal et
+The distance of two points is the standard deviation of the difference of their values (Contal et
 al. 2015, Sec. 2),
 
     d(x, z)^2 = var(f(x) - f(z)) = cov(x, x) - 2 cov(x, z) + cov(z, z),
@@ -23,17 +23,17 @@ from kbo.kernels import freeze
 from kbo.regression import Posterior
 
 BLOCK = {"cpu": 2**17, "cuda": 2**26}
-"""Number of distances that are formed at once; on the CPU as many as stay in the cache."""
+"""Number of distances that are computed at once; on the CPU as many as fit into the cache."""
 
 SQUARED_ROUNDING = 64
-"""Error of a squared distance in units in the last place of the largest prior variance."""
+"""Rounding error of a squared distance, in units in the last place of the largest prior variance."""
 
 
 class PosteriorMetric:
-    """Points with the distance of a posterior. The factors U and V of its covariance are kept.
+    """Points with the distance of a posterior; it keeps the factors U and V of the covariance.
 
     Args:
-        state: The posterior, taken as it is now.
+        state: The posterior; later changes of it have no effect.
         points: The points [N d].
 
     Raises:
@@ -74,7 +74,7 @@ class PosteriorMetric:
         return len(self.points)
 
     def __getitem__(self, points: Tensor | slice) -> PosteriorMetric:
-        """Return the subset of these point numbers, with this distance."""
+        """Return the subset of the points with these numbers, with the same distance."""
         subset = copy.copy(self)
         subset.points = self.points[points]
         subset.std = self.std[points]
@@ -86,21 +86,22 @@ class PosteriorMetric:
         return subset
 
     def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        """Return coordinates [N k] and a stationary kernel of their distance, or None.
+        """Return coordinates c [N k] and the prior kernel g, a function of their distance, or None.
 
-        Its metric bounds this one: ``d(x, z)^2 <= 2 g(0) - 2 g(|c(x) - c(z)|)``, with g decreasing.
+        The prior distance bounds this one, ``d(x, z)^2 <= 2 g(0) - 2 g(|c(x) - c(z)|)``, with g
+        decreasing.
         """
         kernel = self.state.kernel
         if kernel is None:
             return None
-        # Data only bring points together: the prior distance bounds the posterior one.
+        # Data never increase distances, so the prior distance bounds the posterior distance.
         return freeze(kernel, self.points).radial(self.points)
 
     @torch.no_grad()
     def squared(self, other: PosteriorMetric) -> Tensor:
         """Return squared distances [a b] to another subset of the same set.
 
-        Rounding may leave a small value of either sign between equal points.
+        Between equal points rounding may leave a small value of either sign.
         """
         prior = self.state.prior(self.points, other.points)
         covariance = torch.addmm(prior, self._left, other._right.mT, alpha=-1)
@@ -115,12 +116,9 @@ class PosteriorMetric:
         return self.squared(other) <= self.limit(radius)
 
     def ranks(self, radii: Sequence[float]) -> Tensor:
-        """Return the number of radii that each distance is within, as bytes [N N].
+        """Return for each distance the number of radii that are at least as large, as bytes [N N].
 
-        On the diagonal it is the number of all radii.
-
-        Args:
-            radii: At most 255 radii.
+        On the diagonal it is the number of all radii, at most 255.
         """
         assert len(radii) < 256
         ranks = torch.empty(len(self), len(self), dtype=torch.uint8, device=self.device)
@@ -136,9 +134,9 @@ class PosteriorMetric:
         return ranks.fill_diagonal_(len(radii))
 
     def blocks(self, columns: int) -> Iterator[tuple[slice, PosteriorMetric]]:
-        """Yield slices of point numbers, with the subset of each.
+        """Yield slices of point numbers, and the subset of each.
 
-        A slice is so long that its distances to ``columns`` points are computed at once.
+        The length of a slice is such that its distances to ``columns`` points fit into one block.
         """
         size = max(16, self._distances_at_once() // max(1, columns))
         for start in range(0, len(self), size):

@@ -1,9 +1,9 @@
 """Covers of very large sets under stationary kernels, by Euclidean distances.
 
-Two cheap upper bounds replace the distances of the posterior. Data never increase a distance, so it
-is at most that of the prior, which grows with the Euclidean distance: a k-d tree finds the near
-points. And ``d(x, z) <= std(x) + std(z)``: a centre of small standard deviation covers all points
-of small standard deviation.
+Two cheap upper bounds replace the posterior distance d. First, data never increase d, so it is at
+most the prior distance. This grows with the Euclidean distance, so a k-d tree finds near points.
+Second, ``d(x, z) <= std(x) + std(z)``, so a centre of small standard deviation covers all points of
+small standard deviation.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _HALVINGS = 60
 
 
 class Neighbours:
-    """A set under a stationary kernel, by Euclidean distances.
+    """A finite set with a stationary kernel, whose covers are found by Euclidean distances.
 
     Args:
-        coordinates: The points in lengthscales, [N k].
+        coordinates: The points in units of the lengthscales, [N k].
         kernel: The kernel as a decreasing function of the distance of coordinates.
     """
 
@@ -34,7 +34,7 @@ class Neighbours:
         self._tree = KDTree(coordinates.cpu().numpy())
 
     def reach(self, radius: float) -> float:
-        """Return the largest Euclidean distance that is within ``radius`` under the prior."""
+        """Return the largest Euclidean distance at which the prior distance is within ``radius``."""
         reach = 0.0
         beyond = float(np.ptp(self._tree.data, axis=0).sum()) + 1.0
         for _ in range(_HALVINGS):
@@ -49,15 +49,16 @@ class Neighbours:
         return reach
 
     def net(self, metric: PosteriorMetric, radius: float, centres: Tensor) -> Tensor:
-        """Return points that cover the set together with the centres, by their numbers.
+        """Return point numbers that cover the set together with the centres.
 
-        A first-fit net, under the prior distance, of all points that no cheap bound shows to be
-        covered. Points that are covered all the same make it larger, never wrong.
+        They are a first-fit net, under the prior distance, of the points that the cheap bounds do
+        not show to be covered. If some of these are covered in fact, the net is larger than needed,
+        but valid.
         """
         reach = self.reach(radius)
         points = self._tree.data
         added: list[int] = []
-        if not len(centres):  # the point of the least standard deviation covers most others
+        if not len(centres):  # take the point of least standard deviation, which covers most others
             added.append(int(metric.std.argmin()))
             centres = metric.std.argmin().reshape(1)
         tree = KDTree(points[centres.cpu().numpy()])

@@ -20,16 +20,16 @@ from kbo.confidence.gaussian import exact_tail, srinivas
 
 @dataclass(frozen=True)
 class Cuts(Bonus):
-    """The bonus of a chain that is cut where it is best: the least of several straight lines.
+    """The bonus of a chain that is cut at the best level: the least of several straight lines.
 
-    A chain of covers leads from a point to centres at coarser and coarser levels. Cut at level c, it
-    pays for the differences below c and for the bound at the centre, which is a straight line
-    ``intercept + slope * std`` in the standard deviation of the point. All lines hold at once.
+    A chain of covers leads from a point to centres at coarser and coarser levels. If it is cut at
+    level c, the bonus is the sum of the bounds of the differences below c, and of the bound at the
+    centre. This sum is a straight line ``intercept + slope * std`` in the standard deviation of the
+    point. All lines hold at once.
 
     Args:
-        intercepts: The value of each line at a standard deviation of 0, at least 0, in units of the
-            targets.
-        slopes: The slope of each line, at least 0: the width of the set at which the chain is cut.
+        intercepts: The value of each line at std = 0, at least 0, in units of the targets.
+        slopes: The slope of each line, at least 0: the width for the level where it is cut.
     """
 
     intercepts: Sequence[float]
@@ -45,7 +45,7 @@ class Cuts(Bonus):
 def proved_cuts(
     sizes: Sequence[int], radii: Sequence[float], n_points: int, t: int, delta: float
 ) -> Cuts:
-    """Return the proved bonus: one line for each level at which a chain may be cut, and one more.
+    """Return the proved bonus: a line for each level at which a chain may be cut, and one more line.
 
     The last line is the union bound over all points of the set, without a chain.
 
@@ -54,8 +54,8 @@ def proved_cuts(
         radii: Radius ``eps_i`` of each level, rounding included.
         n_points: Number of points of the set.
         t: The round, at least 1.
-        delta: Probability that the bounds may fail: nine tenths of it for the set itself, a tenth
-            for the chain.
+        delta: Probability that the bounds may fail; nine tenths of it are for the last line, a
+            tenth is for the chain.
     """
     set_delta = 0.9 * delta
     chain_delta = 0.1 * delta
@@ -69,7 +69,7 @@ def proved_cuts(
     intercepts: list[float] = []
     slopes: list[float] = []
     for c, size in enumerate(sizes):
-        # Level 1 has no differences: its share of delta is divided among the cuts.
+        # Level 1 has no differences, so its share of delta is divided among the cuts.
         width = exact_tail(contal(size - 1, 1, t, chain_delta / n_levels))
         distance = sum(radii[c:])  # of a point to its centre of this level, 2 eps_c - eps_m
         intercepts.append(width * distance + sum(differences[c:]))

@@ -49,12 +49,12 @@ KINDS = ("amm", "dmm", "cmm")
 
 
 class _Numbers(NamedTuple):
-    """Numbers of a posterior on which the bounds at all points depend.
+    """The numbers of a posterior that the bounds at all points share.
 
     Attributes:
         F: The confidence set.
         squared_widths: ``R^2(a) / a`` at the r ridges of the confidence, at least 0, [r].
-        grid: The ridges of an exact search: its limits, and those between them where it may begin.
+        grid: Increasing ridges from which an exact search starts; the outer ones are its limits.
     """
 
     F: ConfidenceSet
@@ -65,21 +65,19 @@ class _Numbers(NamedTuple):
 class MartingaleMixture(SubGaussian):
     """Tight bounds for functions of known norm and noise of known level: AMM, DMM or CMM.
 
-    Flynn & Reeb (2024); the proof averages martingales, a mixture.
-
-    "cmm" is the exact maximum over F (Theorem 4.4), the tightest bound that this set of functions
-    allows, at about the cost of "dmm". On an exact posterior "amm" is tighter than
-    ``SelfNormalized`` at the same ridge (Theorem 6.3).
+    Flynn & Reeb (2024). The proof averages ("mixes") martingales. "cmm" is the exact maximum over F
+    (Theorem 4.4), the tightest bound for this set of functions, at about the cost of "dmm". On an
+    exact posterior "amm" is tighter than ``SelfNormalized`` at the same ridge (Theorem 6.3).
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
         kind: "amm" (one ridge), "dmm" (best of a grid of ridges) or "cmm" (best of all ridges).
-        scale: Covariance scale c > 0 of the mixture, a0 = noise_std^2 / scale; or several, over
-            which the martingale is averaged, for example ``MIXED_SCALES``: nearly as tight as the
-            best of them, which need not be known.
-        ridges: The ridges of "amm" and "dmm", in units of the kernel; by default a0 for "amm" and
-            0.1, 0.3, 1, 3, 10 times a0 for "dmm". With several scales that of the middle one for
-            "amm", and those of all for "dmm". Any fixed choice is valid.
+        scale: Covariance scale c > 0 of the mixture, with a0 = noise_std^2 / c. With several
+            scales, for example ``MIXED_SCALES``, the martingales are averaged: the bound is nearly
+            as tight as with the best of them.
+        ridges: The ridges of "amm" and "dmm", in units of the kernel. By default a0 for "amm", and
+            0.1, 0.3, 1, 3, 10 times a0 for "dmm"; with several scales the middle a0 for "amm", and
+            every a0 for "dmm". Any fixed choice is valid.
 
     Raises:
         InvalidInput: A number out of its range, or an unknown kind.
@@ -105,15 +103,14 @@ class MartingaleMixture(SubGaussian):
 
     @property
     def mixture_ridge(self) -> float:
-        """``a0 = noise_std^2 / scale``, the least one of several."""
+        """``a0 = noise_std^2 / scale``; with several scales the least a0."""
         return self._mixture_ridges[0]
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest lower and the smallest upper bound over the ridges, [...] each.
 
         Raises:
-            RefutedAssumptions: The set of functions with norm at most ``norm_bound`` that fit the
-                data is empty.
+            RefutedAssumptions: No function of norm at most ``norm_bound`` fits the data.
         """
         lower, upper = self._bounds(state, X, (-1, 1))
         has_crossed = lower - upper > 1e-6 * (lower.abs() + upper.abs())
@@ -128,7 +125,7 @@ class MartingaleMixture(SubGaussian):
         return self._bounds(state, X, (-1,))[0]
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds [...] at the ridges of the confidence: for "cmm" those of "dmm"."""
+        """Return the bounds [...] from ``ridges`` alone, which for "cmm" are the "dmm" bounds."""
         lower, upper = self._bounds_on_grid(state, in_batches(state, X), (-1, 1))
         return lower, upper
 
@@ -141,7 +138,7 @@ class MartingaleMixture(SubGaussian):
         return super().argmax_upper(state, X)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """Return a row of X [A d] with the largest lower bound, for "cmm" nearly, and its bound."""
+        """Return a row of X [A d] with the largest lower bound (for "cmm" nearly), and its bound."""
         if self.kind == "cmm":
             posterior = state.across(checked_candidates(state, X).unsqueeze(-2))
             row, negative_lower = self._exact(state, posterior, -1).argmax_lower()
@@ -180,7 +177,7 @@ class MartingaleMixture(SubGaussian):
             moments = state.across(X.unsqueeze(-2)).grid(self.ridges)
             mean = moments.mean.reshape(len(self.ridges), *X.shape[:-1])
             variance = moments.covariance.reshape(mean.shape)
-        deviation = safe_sqrt(variance)  # [r ...], as the mean
+        deviation = safe_sqrt(variance)  # [r ...], like the mean
         squared_width = numbers.squared_widths.to(mean).reshape(-1, *[1] * (mean.ndim - 1))
         return [sign * h(sign * mean, deviation, squared_width).amin(0) for sign in signs]
 
@@ -193,18 +190,18 @@ class MartingaleMixture(SubGaussian):
     ) -> ExactBound:
         """Return the exact bound at the points of a posterior.
 
-        It is computed at the ridges ``start`` first, by default all of the grid. A search for the
-        best of many points begins with few ridges, and leaves out the points that cannot be it.
+        h is first computed at the ridges ``start``, by default all of the grid. A search for the
+        best of many points starts with few ridges, which exclude most points.
         """
         numbers = self._numbers(state)
         return ExactBound(numbers.F, posterior, sign, numbers.grid, start or numbers.grid)
 
     def _numbers(self, state: Posterior) -> _Numbers:
-        """Return the numbers of the posterior, read from its device once after every change.
+        """Return the shared numbers of the posterior, read from its device once after every change.
 
         Raises:
-            RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding,
-                so F is empty.
+            RefutedAssumptions: F is empty: ``R^2(a)`` is negative at a ridge, by more than
+                rounding.
         """
         if self._cached is None or self._cached[0] != state.version:
             self._cached = (state.version, self._computed_numbers(state))
@@ -232,13 +229,13 @@ class MartingaleMixture(SubGaussian):
         return norm_lower_bound(state, self.noise_std, self.delta, self.scale)
 
     def least_ridge_on(self, state: Posterior) -> float:
-        """Return the least of the ridges and a0; below, "cmm" searches as rounding allows."""
+        """Return the least of the ridges and a0; "cmm" searches below it only as rounding allows."""
         return min(self.mixture_ridge, *self.ridges)
 
     def _refuse_crossing(self, state: Posterior, crossing: float) -> None:
-        """Raise RefutedAssumptions if lower bounds above upper bounds refute the assumptions."""
+        """Raise RefutedAssumptions for a lower bound above an upper bound, if it proves anything."""
         self._refuse_if_refuted(state)
-        # Hypothetical points shrink variances without evidence, and rounding may be large.
+        # It proves nothing with hypothetical points, which are no evidence, or with large rounding.
         if state.provenance.hypothetical or rounding.objections(state, self.least_ridge_on(state)):
             return
         self._refuted("lower and upper bound cross", n=state.n, crossing=crossing)
@@ -290,5 +287,5 @@ def _checked_ridges(
 
 
 def _host_tensor(numbers: Sequence[float]) -> Tensor:
-    """Return numbers [r] as a tensor on the host, where the search over ridges is."""
+    """Return numbers [r] as a tensor on the host, where the search over ridges runs."""
     return torch.tensor(numbers, dtype=torch.float64, device="cpu")

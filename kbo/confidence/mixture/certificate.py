@@ -1,15 +1,15 @@
 """Certificates of the exact mixture bound, and the cone program that it replaces.
 
 The bound is the maximum of f(x) over ``F = {f : |f(X) - y| <= R, ||f|| <= B}`` (Flynn & Reeb 2024,
-Thm 4.4). Its dual solution, a ridge a, names the function that attains it: with the posterior mean
+Thm 4.4). Its dual solution, a ridge a, gives the function that attains it. With the posterior mean
 mu and covariance k_a at a::
 
     f = mu + s k_a(x, .),      s = sqrt(R^2(a) / (a variance(x; a))),
     |f(X) - y|^2 + a ||f||^2 = R^2 + a B^2,
 
-so f lies in F exactly if ``|f(X) - y| = R``, which is where the bound has its valley. A function in
-F is a lower bound of the maximum, every ridge an upper bound: together they certify the value
-without trusting the search.
+so f lies in F exactly if ``|f(X) - y| = R``, which is true at the minimum of the bound over a. Every
+function in F is a lower bound of the maximum, and every ridge gives an upper bound. Together they
+certify the value, without trust in the search.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ cp: Any = Lazy("cvxpy")  # an extra
 
 @dataclass(frozen=True)
 class Certificate:
-    """A bound at a point, and a function of the confidence set that comes close to it.
+    """A bound at a point, and a function of the confidence set F that nearly attains it.
 
     Attributes:
-        bound: No function of F is above it (below it, for a lower bound) at the point.
-        attained: The value of the function there.
+        bound: The bound: no function of F is above it (for a lower bound: below it) at the point.
+        attained: The value of the function at the point.
         ridge: The dual solution.
         norm: RKHS norm of the function, at most ``norm_bound``.
         misfit: ``|f(X) - y|``, at most ``radius``.
@@ -67,11 +67,11 @@ class Certificate:
 
     @property
     def certified(self) -> bool:
-        """True if the bound is the exact maximum to one part in a million of its value.
+        """Whether the bound is the exact maximum up to a millionth of its value.
 
-        It is not where the ridge that solves the dual is below the precision of the kernel matrix:
-        at observed points and with a norm bound many times too large. The bound is valid there,
-        only not the tightest.
+        It is False where the ridge that solves the dual is below the precision of the kernel
+        matrix: at observed points, with a norm bound that is many times too large. There the bound
+        is valid but not the tightest.
         """
         return self.gap <= 1e-6 * max(abs(self.bound), abs(self.attained))
 
@@ -82,7 +82,7 @@ def certify(
     """Return the exact bound at x [d], with a function that attains it as its proof; O(n^3).
 
     Args:
-        confidence: The mixture; of any kind, what is certified is the exact maximum over its set F.
+        confidence: The mixture, of any kind. The exact maximum over its set F is certified.
         state: An exact posterior in float64.
         x: One point [d].
         side: "upper" or "lower".
@@ -128,8 +128,8 @@ def cone_program(
 ) -> float:
     """Return the exact bound at x [d] by the paper's second-order cone program, through CVXPY.
 
-    The solver is Clarabel, or SCS where that fails. An independent reference for
-    ``MartingaleMixture(kind="cmm")``, thousands of times slower.
+    It is an independent reference for ``MartingaleMixture(kind="cmm")``, thousands of times slower.
+    The solver is Clarabel, or SCS if that fails.
 
     Args:
         confidence: The mixture.
@@ -167,11 +167,11 @@ def cone_program(
 class _Program:
     """Maximise f(x) over F, in coordinates of the RKHS.
 
-    The basis is an orthonormal one of the span of the rows, and what x adds to it.
-    With the kernel matrix ``K = Q diag(l) Q'`` of the rows, scaled by the roots of their counts, a
-    function has coordinates c and a coordinate along what x adds. ``f(X) = Q diag(l)^1/2 c``,
-    ``f(x) = phi'c + rho c_x`` and ``||f||^2 = |c|^2 + c_x^2``: no difference of large numbers,
-    however small the ridge.
+    The basis is an orthonormal basis of the span of the rows, and one direction that x adds. K = Q
+    diag(l) Q' is the kernel matrix of the rows, scaled by the roots of their counts. A function has
+    coordinates c, and c_x along the added direction: ``f(X) = Q diag(l)^1/2 c``, ``f(x) = phi'c +
+    rho c_x`` and ``||f||^2 = |c|^2 + c_x^2``. So no large numbers are subtracted, however small the
+    ridge is.
 
     Attributes:
         F: The confidence set.
@@ -179,7 +179,7 @@ class _Program:
         values, Q: Eigenvalues [m] and eigenvectors [n m] of K.
         v: ``Q'y``, [m].
         unreachable: Squared distance of y from the values ``f(X)`` of all functions.
-        phi, rho: Coordinates [m] of ``k(x, .)``, and its coordinate along what x adds.
+        phi, rho: Coordinates [m] of ``k(x, .)``, and its coordinate along the added direction.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class _Program:
         _check_program(confidence, state, x)
         data = _data_of(state, x)
         self.centres = torch.cat([data.X, x.unsqueeze(0)])
-        # The arithmetic is that of the host: hundreds of steps of root finding on single numbers.
+        # Computed on the host: hundreds of steps of root finding on single numbers.
         y = data.y.cpu()
         self.scale = data.counts.cpu().sqrt()
         cross = state.prior(self.centres, data.X).cpu()
@@ -230,7 +230,7 @@ class _Program:
         return self.function(ridge, (squared_width / variance) ** 0.5)
 
     def centre(self, low: float, high: float) -> tuple[Tensor, Tensor]:
-        """Return the posterior mean deepest in F: norms fall with the ridge, misfits grow."""
+        """Return the posterior mean with the least ``excess``: norms fall with a, misfits grow."""
 
         def balance(t: float) -> float:
             c, _ = self.function(10**t, 0.0)
@@ -255,14 +255,14 @@ class _Program:
         return self.squared_misfit(c) / self.F.squared_radius
 
     def excess(self, c: Tensor) -> float:
-        """Return the violation of the worse constraint, at most 0 exactly for functions in F."""
+        """Return the violation of the worse constraint; it is at most 0 exactly if f lies in F."""
         return max(self.share_of_norm(c), self.share_of_radius(c)) - 1
 
 
 def _share_of_centre(program: _Program, c: Tensor, centre: Tensor) -> float:
     """Return the least share in [0, 1] with which ``(1 - share) c + share centre`` lies in F.
 
-    It is 0 unless c is outside of F: by rounding, or because the range of ridges ends before.
+    It is above 0 only if c is outside F, by rounding or because the range of ridges is limited.
 
     Args:
         program: The program.
@@ -292,11 +292,11 @@ def _check_program(confidence: MartingaleMixture, state: Posterior, x: Tensor) -
 
 
 def _data_of(state: Posterior, x: Tensor) -> LeastSquares:
-    """Return the misfit to the data of a posterior, without rows if there are none.
+    """Return the data of a posterior as a misfit, with no rows if there are no data.
 
     Args:
         state: The posterior.
-        x: A point [d] of the dtype and device of the data.
+        x: A point [d], with the dtype and device of the data.
 
     Raises:
         InvalidInput: The posterior has data and is not exact.
@@ -320,7 +320,7 @@ def _sign(side: str) -> int:
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    """Return the root of a function that falls through zero once, or an end of the range."""
+    """Return the root of a decreasing function, or the nearer end of the range if it has none."""
     if f(low) <= 0:
         return low
     if f(high) >= 0:

@@ -1,14 +1,14 @@
-"""The confidence set of a martingale mixture, and h: Flynn & Reeb (2024), Sec. 4.
+"""The confidence set F of a martingale mixture, and the upper bound h: Flynn & Reeb (2024), Sec. 4.
 
 On paper                                                                | in code
 ``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}`` (Lemma 4.2)              | ``ConfidenceSet``
 ``R^2(a) / a``, ``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``        | ``squared_width``
 ``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``        | ``h``
 
-h(a; x) is at least the maximum of f(x) over F, for every ridge a > 0 (Cor. 4.3, eq. 13).
-``R^2(a) < 0`` says that F is empty. E is the error of an approximate kernel matrix, zero for exact
-posteriors: every f in F fits the approximate features to within ``R + B sqrt|E|``, so the bounds
-stay valid whatever the approximation (docs/theory/sketch.md).
+h(a; x) is at least the maximum of f(x) over F, for every ridge a > 0 (Cor. 4.3, eq. 13). If
+``R^2(a) < 0`` for some a, F is empty. E is the error of an approximate kernel matrix, zero for
+exact posteriors. Every f in F fits the data within ``R + B sqrt|E|`` in the approximate features,
+so the bounds are valid for any approximation (docs/theory/sketch.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kbo.regression import Posterior, Rounding
 from kbo.regression.error import Number
 
 EXACT = Rounding(0.0, 0.0)
-"""No rounding at all: numbers as they are."""
+"""No rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ConfidenceSet:
     Attributes:
         squared_radius: ``(R + B sqrt|E|)^2``, rounded up, in squared units of the targets.
         norm_bound: B, in units of the targets over sqrt(kernel).
-        rounding: Relative error of the posterior's numbers.
+        rounding: Relative error of the posterior's numbers by rounding.
     """
 
     squared_radius: float
@@ -42,12 +42,7 @@ class ConfidenceSet:
     rounding: Rounding = EXACT
 
     def squared_width(self, quad: Number, ridge: Number) -> Number:
-        """Return ``R^2(a) / a``, rounded up; negative where a proves that F is empty.
-
-        Args:
-            quad: ``quad`` at the ridges.
-            ridge: The ridges a.
-        """
+        """Return ``R^2(a) / a``, rounded up; negative at a ridge a that proves F to be empty."""
         # (1 + 10 e) (S (1 + 5 e) - quad) / a with S = C + a B^2 is at least the square of the width
         # that accounts for the rounding errors (docs/theory/rounding.md).
         e = rounding.accounted(self.rounding, ridge)
@@ -58,10 +53,10 @@ class ConfidenceSet:
 def h(mean: Any, deviation: Any, squared_width: Any) -> Any:
     """Return ``mean + sqrt(R^2(a) / a) sqrt(variance)``, an upper bound of f over F, [...].
 
-    That of -f, from the mean ``-mean``, is minus a lower bound of f.
+    For a lower bound of f, call it with ``-mean`` and take the negative of the result.
 
     Args:
-        mean: Mean at the ridge a, [...]; a number or a tensor, as the others.
+        mean: Mean at the ridge a, [...]; like the others a number, an array or a tensor.
         deviation: Square root of the variance, [...].
         squared_width: ``R^2(a) / a``, at least 0.
     """

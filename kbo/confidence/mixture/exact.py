@@ -1,15 +1,15 @@
 """The exact maximum over the confidence set, CMM: Flynn & Reeb (2024), Theorem 4.4 and Theorem 4.5.
 
-Every ridge a gives an upper bound ``h(a; x)`` of f(x) over F (eq. 13, ``confidence_set.py``), and
-the least of them is the maximum (strong duality). h has a single valley in a: the Lagrange dual
-g(eta_1, eta_2) of the maximisation is jointly convex and ``h(a) = min over s > 0 of g(s, s a)``, so
-a sublevel set of h is the image of a convex set under ``(eta_1, eta_2) -> eta_2 / eta_1``, an
-interval. A bracketed search over ln a is therefore exact, and wherever it stops, h is a valid
-bound.
+Every ridge a gives an upper bound ``h(a; x)`` of f(x) over F (eq. 13, ``confidence_set.py``). The
+least of them is the maximum (strong duality). h has no local minimum besides the global one. Proof:
+the Lagrange dual g(eta_1, eta_2) of the maximisation is jointly convex, and ``h(a) = min over s > 0
+of g(s, s a)``. So every sublevel set of h is the image of a convex set under ``(eta_1, eta_2) ->
+eta_2 / eta_1``, an interval. Therefore a bracketed search over ln a finds the minimum; and wherever
+it stops, h is a valid bound.
 
-If F is empty, ``R^2(a) < 0`` on an interval of ridges, where the infimum over s is minus infinity,
-and so is h here. Every sublevel set contains that interval, so h falls towards it from both sides:
-the search runs into it.
+If F is empty, ``R^2(a) < 0`` on an interval of ridges. There the infimum over s is minus infinity,
+and h is set to minus infinity. Every sublevel set contains this interval, so h falls towards it
+from both sides, and the search finds it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from kbo.confidence.mixture.ridge_search import (
 from kbo.regression import AllRidges, Moments
 
 _ON_HOST = 8
-"""Points up to which h is computed on the host, one ridge after the other."""
+"""Number of points up to which h is computed on the host, one ridge after the other."""
 
 _REFINED = 8
-"""Number of points whose exact lower bound is computed in search of the largest one."""
+"""Number of points whose exact lower bound is computed to find nearly the largest one."""
 
 _COARSE = 1e-3
-"""Tolerance in ln a of the search for the best point; its bound is too large by about the square."""
+"""Tolerance in ln a of the search for the best point; the error of its bound is about the square."""
 
 _TIE = 1e-7
 """Relative difference below which two bounds count as equal."""
@@ -56,10 +56,10 @@ class ExactBound:
         posterior: The posterior at any ridge, with G groups of one point each.
         sign: 1 bounds f from above; -1 bounds -f from above.
         grid: Increasing ridges between which every search begins; the outer ones are its limits.
-        start: Some of them, at which h is computed before the search.
+        start: The ridges of the grid at which h is computed before the search.
 
     Attributes:
-        at_start: h at these ridges, [r G].
+        at_start: h at the ridges ``start``, [r G].
     """
 
     def __init__(
@@ -94,18 +94,18 @@ class ExactBound:
     def argmax_upper(self) -> tuple[int, float]:
         """Return the point with the largest minimum, and that minimum.
 
-        Only few points are searched. Every ridge bounds every point from above, so the ridges of
-        the start bound all of them, and the minimising ridge of one point lowers the bounds of the
-        others too. Once no bound is above that of the best point that was searched, no other
-        minimum is larger. Minima that differ by less than a ten-millionth count as equal; the value
-        is never below any of them. It is minus infinity if F is empty, and NaN where h is.
+        Only few points are searched. h at any ridge is an upper bound of the minimum at every
+        point. So h at ``start`` bounds all minima, and the minimising ridge of one point lowers the
+        bounds of the others too. The search ends when no bound exceeds the largest minimum so far.
+        Minima that differ by less than a ten-millionth count as equal, and the value returned is
+        never below any of them. It is minus infinity if F is empty, and NaN if h is NaN.
         """
         lowest, position = self.at_start.min(0)
         bounds, ridge_of = on_host(lowest, position.to(lowest))  # [G], the best ridge so far
         log_ridges = list(self.log_start)
         best = -1
         largest = -math.inf
-        beaten = -math.inf  # points with bounds up to here are not better than the best one
+        beaten = -math.inf  # a point with a bound up to this cannot be better than the best one
         while True:
             row = int(bounds.argmax())
             if not bounds[row] > beaten:
@@ -127,9 +127,8 @@ class ExactBound:
     def argmax_lower(self) -> tuple[int, float]:
         """Return a point with nearly the smallest minimum, and that minimum, for lower bounds (sign -1).
 
-        It is the best of the few points with the smallest h at the start. The very smallest minimum
-        would need a search at every point; the value is a valid bound of the point that is
-        returned.
+        It is the best of the few points with the smallest h at ``start``. The smallest minimum of
+        all would need a search at every point. The value is a valid bound at the returned point.
         """
         lowest = self.at_start.amin(0)
         smallest = lowest.topk(min(_REFINED, len(lowest)), largest=False).indices

@@ -4,8 +4,8 @@ On paper                                                          | in code
 ``B_low^2 = max over a of (quad(a) - R^2) / a`` (Cor. 4.3, E = 0) | ``norm_lower_bound``
 ``(R + B sqrt|E|)^2 + a B^2 = quad(a)``, solved for B             | ``least_norm``
 
-R does not contain the norm bound, so the event on which the bounds of a martingale mixture hold
-says how large the norm must be: the set F(B) of Flynn & Reeb (2024), Lemma 4.2, is empty exactly
+R does not depend on the norm bound. So the event on which the bounds of a martingale mixture hold
+also bounds the norm from below: the set F(B) of Flynn & Reeb (2024), Lemma 4.2, is empty exactly
 when B is below ``norm_lower_bound``.
 """
 
@@ -47,21 +47,20 @@ def norm_lower_bound(
 ) -> float:
     """Return a lower confidence bound of the norm, in units of the targets over sqrt(kernel).
 
-    It is ``B_low``, the least norm of a function that fits the data. With probability 1 - delta,
-    for all n at once and on the same event as the mixture bounds, the function has at least this
-    norm. It is the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or
-    0.
+    It is ``B_low``, the least norm of a function that fits the data: the largest B at which ``(R +
+    B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0. With probability 1 - delta, for all n
+    at once and on the same event as the mixture bounds, the function has at least this norm.
 
     Args:
         state: The posterior, in float64: rounding in float32 is not accounted for.
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        delta: Probability that the bound may fail, ever.
+        delta: Probability that the bound fails at any time.
         scale: Covariance scale of the mixture, or several.
-        ridges: Take the maximum over these ridges only, which gives a smaller, still valid bound;
-            by default over all of them: concave over affine, the ratio has a single peak, which one
-            search finds.
-        rounded_down: Lower the bound by what rounding may have done, and read it at no ridge where
-            that is not small (docs/theory/rounding.md); without, it is no bound.
+        ridges: Ridges of the maximum. Fewer ridges give a smaller bound, which is valid too. By
+            default all ridges: the ratio is a concave over an affine function, so it has one local
+            maximum, which one search finds.
+        rounded_down: Whether to lower the bound for rounding, and to leave out ridges where
+            rounding is not small (docs/theory/rounding.md). If False, it is no proved bound.
 
     Raises:
         NotPositiveDefinite: The data show that the function is no kernel, so no norm is defined.
@@ -75,7 +74,7 @@ def norm_lower_bound(
     floor = rounding.least_ridge(rounded)
     if math.isinf(floor):
         return 0.0
-    # A ridge a below the floor is read at the floor b, which bounds the radius from above:
+    # For a ridge a below the floor b, the numbers at b give an upper bound of the radius:
     # quad(a) <= quad(b), and log_det(a) <= log_det(b) + n ln(b / a).
     read_at = [max(a0, floor) for a0 in a0s]
     fits = []
@@ -106,8 +105,8 @@ def least_norm(
         square: ``R^2``, in squared units of the targets.
         error: ``|E|``, in units of the kernel.
         start: Ridges around which the search over a begins, increasing.
-        rounded: Errors that rounding may have made.
-        ridges: The only ridges a; by default all.
+        rounded: Rounding errors, by which the result is lowered.
+        ridges: The ridges a; None for all.
     """
     floor = rounding.least_ridge(rounded)
     if math.isinf(floor):
@@ -133,7 +132,7 @@ def least_norm(
 
 
 def _peak(f: Callable[[float], float], grid: Sequence[float], start: float) -> float:
-    """Return the largest value of a function of the ridge that has a single peak.
+    """Return the largest value of a function of the ridge that has one local maximum.
 
     Args:
         f: The function.
@@ -163,7 +162,7 @@ def refuse_if_refuted(
 def refuted(
     reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float
 ) -> RefutedAssumptions:
-    """Return the exception of an empty confidence set."""
+    """Return the exception for an empty confidence set."""
     return RefutedAssumptions(
         f"The data refute the assumptions: {reason}. Raise norm_bound or noise_std, or change the "
         f"kernel; if they are right, this happens with probability at most delta = {delta:g}",

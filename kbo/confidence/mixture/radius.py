@@ -6,8 +6,8 @@ On paper, with s = noise_std^2, c = scale                         | in code
 ``R^2 = -2 s ln mean_a exp(-R^2(a) / (2 s))``, several scales     | ``radius_of``
 the same of a posterior                                           | ``squared_radius``
 
-docs/theory/mixtures.md has the average. With probability 1 - delta, ``|f(x_1..n) - y| <= R`` for
-all n at once. R does not contain a bound of the norm of f.
+With probability 1 - delta, ``|f(x_1..n) - y| <= R`` for all n at once. R does not depend on a bound
+of the norm of f. docs/theory/mixtures.md has the proof for several scales.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kbo.errors import InvalidInput
 from kbo.regression import AllRidges, Posterior
 
 MIXED_SCALES = tuple(4.0**j for j in range(-3, 5))
-"""Scales of which no single one is much better than their average (experiments/records/bounds.md)."""
+"""Scales whose average is nearly as tight as the best of them (experiments/records/bounds.md)."""
 
 Scale = float | Sequence[float]
 """The covariance scale c of a mixture, or several that are averaged."""
@@ -33,8 +33,8 @@ class RidgeFit(NamedTuple):
     """The fit of a posterior at one ridge.
 
     Attributes:
-        quad: ``quad(a)``, in squared units of the targets; that of an approximation is never too
-            small.
+        quad: ``quad(a)``, in squared units of the targets; an upper bound if the posterior is
+            approximate.
         log_det: An upper bound of the exact ``log_det(a)``.
     """
 
@@ -45,7 +45,7 @@ class RidgeFit(NamedTuple):
 def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0) -> float:
     """Return the squared radius ``R^2`` of a martingale mixture, in squared units of the targets.
 
-    With probability 1 - delta, ``|f(X) - y|^2`` is at most this, for all n at once.
+    With probability 1 - delta, ``|f(X) - y|^2 <= R^2`` for all n at once.
 
     Args:
         state: The posterior.
@@ -62,8 +62,8 @@ def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scal
 def radius_of(fits: Sequence[RidgeFit], noise_std: float, delta: float) -> float:
     """Return ``R^2`` of the mixture over one ridge, or of the average over several.
 
-    The mean over the ridges of the martingales of Flynn & Reeb is a martingale too: ``R^2`` is at
-    most ``2 s ln r`` above that of the best of r ridges.
+    The mean of Flynn & Reeb's martingales over the ridges is a martingale too. Its ``R^2`` exceeds
+    that of the best of r ridges by at most ``2 s ln r``.
 
     Args:
         fits: The fits at the ridges, [r].
@@ -72,7 +72,7 @@ def radius_of(fits: Sequence[RidgeFit], noise_std: float, delta: float) -> float
     """
     s = noise_std**2
     radii = [quad + s * (log_det + 2 * math.log(1 / delta)) for quad, log_det in fits]
-    smallest = min(radii)  # relative to it, the mean cannot underflow
+    smallest = min(radii)  # subtracted, so that the mean cannot underflow
     mean = sum(math.exp((smallest - radius) / (2 * s)) for radius in radii) / len(radii)
     return smallest - 2 * s * math.log(mean)
 
@@ -80,14 +80,13 @@ def radius_of(fits: Sequence[RidgeFit], noise_std: float, delta: float) -> float
 def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[RidgeFit]:
     """Return the fits of a posterior at these ridges, [r].
 
-    ``det(I + A + E)`` is at most ``det(I + A) det(I + E)``, which accounts for the error E of an
-    approximate posterior.
+    ``det(I + A + E) <= det(I + A) det(I + E)`` accounts for the error E of an approximate posterior.
 
     Args:
         state: The posterior.
         ridges: The ridges a, [r].
-        spectral: Whether they are computed from one eigenbasis, ``across()``, instead of one
-            factorisation for each ridge.
+        spectral: Whether to use one eigenbasis, ``across()``, instead of one factorisation per
+            ridge.
     """
     posterior = state.across() if spectral else AllRidges(state)
     table = torch.stack([posterior.quad(ridges), posterior.log_det(ridges)], -1)

@@ -1,6 +1,6 @@
-"""Minimisation over the ridge: grids of ridges, and Brent's method for a single valley.
+"""Minimisation over the ridge: grids of ridges, and Brent's method for one local minimum.
 
-All functions are of the logarithm of the ridge.
+The argument of all minimised functions is the logarithm of the ridge.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Number = TypeVar("Number", float, Tensor)
 _GOLDEN = (3 - math.sqrt(5)) / 2
 _MOST_STEPS = 60
 _TOLERANCE = 1e-4
-"""Step in ln ridge at which a search stops; the value is off by about its square."""
+"""Step in ln ridge at which a search stops; the error of the value is about its square."""
 
 _SHORT = 0.05
-"""Length of both sides of a bracket up to which the vertex of a parabola is accepted."""
+"""Largest length of both sides of a bracket at which the vertex of a parabola is accepted."""
 
 _PROBE = 0.04
-"""Length of a step that probes a longer side."""
+"""Length of a step that tests a longer side."""
 
 _TEST_EVERY = 6
-"""Steps between two tests of which functions are finished; each waits for the device."""
+"""Number of steps between two tests of which functions are finished; a test waits for the device."""
 
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Multiples of a0 over which DMM minimises: Flynn & Reeb (2024), Sec. 7."""
 
 
 def dmm_ridges(mixture_ridges: Sequence[float]) -> list[float]:
-    """Return the default ridges of DMM: those of the mixture, or a grid around the one."""
+    """Return the default ridges of DMM: those of the mixture, or a grid around a single one."""
     if len(mixture_ridges) > 1:
         return list(mixture_ridges)
     return [multiple * mixture_ridges[0] for multiple in DMM_GRID]
@@ -45,7 +45,8 @@ def dmm_ridges(mixture_ridges: Sequence[float]) -> list[float]:
 def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
     """Return the least and the largest ridge of a search around a0.
 
-    Below the least one ``K + a I`` has no digits left, above the largest one only the prior counts.
+    Below the least ridge ``K + a I`` is singular up to rounding. Above the largest ridge the data
+    have no effect.
     """
     precision = 10 * max(state.n, 1) * state.error.least_ridge
     low = min(precision, 0.1 * a0)
@@ -57,7 +58,7 @@ def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
 def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]:
     """Return increasing ridges between which a search begins, from low to high.
 
-    They are the given ridges, their geometric means, and wider and wider steps beyond them.
+    They are the given ridges, their geometric means, and ridges beyond them with growing steps.
     """
     grid = list(ridges)
     for a, b in pairwise(ridges):
@@ -71,7 +72,7 @@ def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]
 class Bracket(NamedTuple, Generic[Number]):
     """Three arguments ``a <= b <= c`` and the values of a function there, the lowest at b.
 
-    Numbers for one function, tensors [B] for many.
+    The fields are numbers for one function, and tensors [B] for B functions.
     """
 
     a: Number
@@ -87,13 +88,13 @@ def minimise_one(
 ) -> tuple[float, float]:
     """Minimise one function within its bracket.
 
-    The result is one of the points that were evaluated, so an upper bound stays one. A function
-    that reaches minus infinity, or is NaN, is finished.
+    The result is one of the evaluated arguments, so the value of an upper bound is an upper bound.
+    The search ends if the function is minus infinity or NaN.
 
     Args:
         f: The function.
         bracket: Arguments and values between which the minimum lies.
-        tolerance: Step at which the search stops; near a minimum the value is off by its square.
+        tolerance: Step at which the search stops; the error of the value is about its square.
 
     Returns:
         Argument and value.
@@ -114,7 +115,7 @@ def minimise_one(
         if is_lower:
             u, b = b, u
             fu, fb = fb, fu
-        if (move > 0) == is_lower:  # the higher one of both is the new end on its side
+        if (move > 0) == is_lower:  # the higher of the two points is the new end on its side
             a = u
             fa = fu
         else:
@@ -128,11 +129,11 @@ def minimise(
 ) -> tuple[Tensor, Tensor]:
     """Minimise B functions, each within its bracket, as ``minimise_one`` does.
 
-    A function that reaches minus infinity is finished; NaN is never lowest.
+    The search of a function ends at minus infinity; NaN never counts as lowest.
 
     Args:
-        select: Maps numbers of functions [b] to these functions, which map arguments [b] to values
-            [b].
+        select: Returns the functions with the given numbers [b], as one map from arguments [b] to
+            values [b].
         bracket: Arguments and values between which the minima lie, [B] each.
 
     Returns:
@@ -171,13 +172,13 @@ def _narrowed(
     f: Callable[[Tensor], Tensor],
     is_active: Tensor,
 ) -> Bracket[Tensor]:
-    """Return the brackets [b] after a step from b; the higher one of both points is the new end.
+    """Return the brackets [b] after a step from b; the higher of the two points is the new end.
 
     Args:
         bracket: Arguments and values, [b] each.
         move: The steps [b].
         f: The functions.
-        is_active: Whether each function is not finished, [b]; the bracket of others stays.
+        is_active: Whether the search of each function goes on, [b]; other brackets stay.
     """
     a, b, c, fa, fb, fc = bracket
     u = torch.where(is_active, b + move, b)
@@ -205,8 +206,8 @@ def _brent(
 ) -> tuple[Number, Any]:
     """Return the next step from b, and True where the minimum is found: Brent (1973), Ch. 5.
 
-    The step leads to the vertex of the parabola through the three points, or is a golden section
-    where the parabola does not halve the step before the last.
+    The step goes to the vertex of the parabola through the three points. If this is more than half
+    of the step before the last, it is a golden-section step instead.
 
     Args:
         bracket: Arguments and values.
@@ -221,7 +222,7 @@ def _brent(
     vertex = -0.5 * ((b - a) * left - (b - c) * right) / where(curvature == 0, math.nan, curvature)
     is_trusted = (b + vertex > a) & (b + vertex < c) & (2 * abs(vertex) < step_before)
     longer_side = where(c - b > b - a, c - b, a - b)
-    # A vertex at b may be a coincidence while one side of the bracket is long: that is probed.
+    # While one side of the bracket is long, a vertex at b may be a coincidence: test that side.
     is_settled = is_trusted & (abs(vertex) <= tolerance)
     is_found = (
         (is_settled & (abs(longer_side) <= _SHORT)) | (c - a <= tolerance) | (fb == -math.inf)
@@ -265,12 +266,7 @@ def bracket_by_walk(
 
 
 def brackets_on_grid(grid: Tensor, values: Tensor) -> Bracket[Tensor]:
-    """Return the brackets [B] around the lowest points of functions on a grid.
-
-    Args:
-        grid: Increasing arguments [r].
-        values: The functions there, [r B].
-    """
+    """Return the brackets [B] of the lowest values [r B] of functions on an increasing grid [r]."""
     lowest = values.argmin(0)
     left = (lowest - 1).clamp_min(0)
     right = (lowest + 1).clamp_max(len(grid) - 1)

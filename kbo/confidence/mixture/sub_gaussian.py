@@ -10,23 +10,23 @@ from kbo.confidence.mixture.least_norm import norm_lower_bound
 from kbo.regression import Posterior
 
 _CLOSE = 0.01
-"""Relative difference up to which a norm bound counts as that of ``norm_lower_bound``.
+"""Largest relative distance from ``norm_lower_bound`` at which a norm bound is an objection.
 
-Then the data leave nearly one function: they chose the norm bound, or they nearly refute it.
+Then nearly one function is left: the norm bound was chosen from the data, or is nearly refuted.
 """
 
 
 class SubGaussian(Confidence):
     """The base of bounds for functions of known norm and sub-Gaussian noise of known level.
 
-    A norm bound that was chosen from the data is an objection, as far as it can be noticed: it is
-    then near the least norm that fits them.
+    A norm bound near the least norm that fits the data is an objection, because it was probably
+    chosen from the data.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         norm_bound: Bound of the RKHS norm of the function, in units of the targets over
             sqrt(kernel).
-        delta: Probability that the bounds may fail, ever and anywhere.
+        delta: Probability that the bounds fail at any time and any point.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -39,7 +39,7 @@ class SubGaussian(Confidence):
         self.guarantee: str | None = self.statement("all rounds and points at once")
 
     def statement(self, scope: str) -> str:
-        """Return the guarantee for these rounds and points, in words."""
+        """Return the guarantee for the rounds and points that ``scope`` names, in words."""
         return (
             f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has "
             f"norm at most {self.norm_bound:g}, the noise is {self.noise_std:g}-sub-Gaussian "
@@ -62,8 +62,8 @@ class SubGaussian(Confidence):
     def _least_norm(self, state: Posterior) -> float:
         """Return ``norm_lower_bound`` of the data, in units of the targets over sqrt(kernel).
 
-        It is 0, which is always true, where the ridge ``noise_std ** 2`` is below the precision of
-        the kernel, and for a subclass without a delta below 1.
+        It is 0, which is always valid, if the ridge ``noise_std ** 2`` is below the precision of
+        the kernel, or if delta is 1.
         """
         if self.noise_std**2 < state.error.least_ridge or self.delta >= 1:
             return 0.0

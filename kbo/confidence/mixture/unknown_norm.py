@@ -12,35 +12,34 @@ from kbo.confidence.mixture.radius import Scale
 from kbo.regression import Posterior
 
 PRACTICAL_MULTIPLE = 1.25
-"""Multiple of ``norm_lower_bound`` that serves as a norm bound in practice, as measured."""
+"""Multiple of ``norm_lower_bound`` that serves as a norm bound in practice, by measurement."""
 
 _ABOVE = 1 + 1e-6
-"""Multiple that exceeds ``B_low``, where F is a single point, by more than rounding."""
+"""Multiple of ``B_low``, where F is a single function, that exceeds it by more than rounding."""
 
 
 class UnknownNorm(Delegated):
     """Mixture bounds for functions of unknown norm, which is estimated; without a guarantee.
 
-    The norm bound follows ``B_low``, the lower confidence bound of the norm at all times. Data can
-    refute a norm bound but never prove one, so there is no guarantee; but data never refute the
-    norm bound in force at that moment, and with probability 1 - delta the interval holds at all
-    times at which ``norm_bound_on(state)`` is at least the norm. That bound is a function of the data
-    alone, and may fall again: ``B_low`` is not monotone.
+    The norm bound follows ``B_low``, a lower confidence bound of the norm. Data can refute a norm
+    bound but never prove one, so there is no guarantee. But the data never refute the present norm
+    bound; and with probability 1 - delta the interval holds at all times when
+    ``norm_bound_on(state)`` is at least the norm. This norm bound depends only on the data, and may
+    fall again, because ``B_low`` is not monotone.
 
-    * ``multiple=None`` doubles ``guess`` until the data do not refute it. Every value that is ever
-      in force is ``guess`` times a power of two, all on one event: no union over the guesses is
-      needed.
-    * ``multiple=m`` takes m times ``B_low``, at least ``guess``: tighter, and in practice often
+    * ``multiple=None`` doubles ``guess`` until the data do not refute it. All values are ``guess``
+      times a power of two, and all hold on one event, so no union over them is needed.
+    * ``multiple=m`` takes m times ``B_low``, but at least ``guess``: tighter, and in practice often
       right.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        delta: Probability that ``B_low`` may fail, ever.
+        delta: Probability that ``B_low`` fails at any time.
         kind: The kind of the mixture: "amm", "dmm" or "cmm".
         scale: Covariance scale of the mixture, or several.
         guess: The least norm bound, in units of the targets over sqrt(kernel); by default
             ``noise_std``.
-        multiple: None, or a number of at least 1.
+        multiple: The multiple m of ``B_low``, at least 1; None to double ``guess``.
 
     Raises:
         InvalidInput: A number out of its range, or an unknown kind.
@@ -68,7 +67,7 @@ class UnknownNorm(Delegated):
         self.multiple: float | None = checks.maybe(checks.at_least, "multiple", multiple, 1.0)
 
     def norm_bound_on(self, state: Posterior) -> float:
-        """Return the norm bound in force after the data of ``state``."""
+        """Return the estimated norm bound, in units of the targets over sqrt(kernel)."""
         B_low = norm_lower_bound(state, self.noise_std, self.delta, self.scale, rounded_down=False)
         if self.multiple is not None:
             return max(self.guess, self.multiple * B_low, _ABOVE * B_low)
@@ -76,6 +75,6 @@ class UnknownNorm(Delegated):
         return self.guess * 2.0**doublings
 
     def choose(self, state: Posterior) -> MartingaleMixture:
-        """Return the mixture with that norm bound."""
+        """Return the mixture with the norm bound ``norm_bound_on(state)``."""
         norm_bound = self.norm_bound_on(state)
         return MartingaleMixture(self.noise_std, norm_bound, self.delta, self.kind, self.scale)

@@ -1,6 +1,9 @@
 """Unknown noise: bounds of the noise level, and the confidence bounds that use them.
 
-``residuals.py`` (Durand et al. 2018) and ``mixture.py`` (Flynn & Reeb 2024) bound the noise level,
-with ``level.py`` as common part, and ``adaptive.py`` bounds the function. The sum of squares of the
-noise is bounded in ``kbo.confidence.energy``.
+* ``level.py``: ``NoiseLevel``, the base of bounds of the noise level
+* ``residuals.py``: ``NoiseBounds``, from the residuals of one fit (Durand et al. 2018)
+* ``mixture.py``: ``MixtureNoiseBounds``, from a martingale mixture (Flynn & Reeb 2024)
+* ``adaptive.py``: bounds of the function that use them
+
+They use bounds of the sum of squares of the noise, ``kbo.confidence.energy``.
 """

@@ -1,4 +1,4 @@
-"""Confidence bounds for noise of unknown level, on posteriors whose ridge follows noise bounds."""
+"""Confidence bounds for noise of unknown level, on an ``AdaptiveRidge`` that follows noise bounds."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from kbo.regression import Posterior
 
 
 class _Adaptive(Confidence):
-    """Bounds at the noise level that the schedule of a posterior bounds, with its guarantee."""
+    """The base of bounds that use the noise bounds of a posterior's schedule, and their guarantee."""
 
     covers: frozenset[str] = frozenset({"sketch", "weights", "moved ridge"})
     rests_on: type[NoiseLevel]
-    """The class of noise bounds whose event is that of the confidence."""
+    """The class of noise bounds on whose event the confidence holds."""
 
     def statement_on(self, state: Posterior) -> str:
         """Return the statement of the noise bounds."""
         return self.noise_bounds(state).guarantee
 
     def delta_on(self, state: Posterior) -> float:
-        """Return the probability that the noise bounds, and with them these, may fail."""
+        """Return the probability that the noise bounds fail; these bounds hold whenever they do."""
         return self.noise_bounds(state).delta
 
     def objections(self, state: Posterior) -> list[str]:
@@ -39,7 +39,7 @@ class _Adaptive(Confidence):
         reasons = super().objections(state)
         if bounds.refuted:
             reasons.append("the bounds of the noise level contradict each other")
-        if bounds.n != state.n:  # after an interrupt
+        if bounds.n != state.n:  # an update was interrupted
             reasons.append(f"the noise bounds have seen {bounds.n} of {state.n} observations")
         return reasons
 
@@ -53,7 +53,7 @@ class _Adaptive(Confidence):
         """Return the noise bounds that the ridge of ``state`` follows.
 
         Raises:
-            InvalidInput: It follows none, or some of another class, which rest on another event.
+            InvalidInput: It follows no noise bounds, or noise bounds of another class.
         """
         bounds = state.schedule
         if not isinstance(bounds, self.rests_on):
@@ -70,7 +70,7 @@ class _Adaptive(Confidence):
         """Return the noise bounds.
 
         Raises:
-            RefutedAssumptions: Observed data refute them; hypothetical data refute nothing.
+            RefutedAssumptions: Observed data refute them. Hypothetical data never do.
         """
         bounds = self.noise_bounds(state)
         if bounds.refuted and not state.provenance.hypothetical:
@@ -84,9 +84,9 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
 
     For an ``AdaptiveRidge`` whose schedule is ``NoiseBounds``.
 
-    ``width = C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, with ``D`` from
-    ``NoiseBounds.deviation``; the printed radius divided by ``sqrt(lam)``, widened on a sketch as
-    ``SelfNormalized`` is. Infinite as long as the noise has no upper bound.
+    ``width = C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, with D from ``NoiseBounds.deviation``:
+    the printed radius divided by ``sqrt(lam)``, and widened on a sketch as in ``SelfNormalized``.
+    It is infinite as long as the noise level has no upper bound.
 
     Example:
         >>> state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
@@ -110,13 +110,12 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
 
 
 class AdaptiveMixture(_Adaptive, Delegated):
-    """Mixture bounds, AMM, DMM or CMM, for noise of unknown level: at its upper bound.
+    """Mixture bounds AMM, DMM or CMM for noise of unknown level, at its upper bound.
 
     For an ``AdaptiveRidge`` whose schedule is ``MixtureNoiseBounds``. The event of the mixture over
-    fixed ridges, ``|xi|^2 <= R^2``, has a right side that grows with sigma: it holds for every
-    noise level above the true one. So the mixture with ``noise_std = upper`` over these ridges is
-    valid whatever was estimated, on the very event that bounds the noise level
-    (docs/theory/mixtures.md).
+    fixed ridges is ``|xi|^2 <= R^2``, and R^2 grows with sigma. So if it holds at the true noise
+    level, it holds at every larger one. The mixture with ``noise_std = upper`` over these ridges is
+    therefore valid on the same event as the noise bounds (docs/theory/mixtures.md).
 
     Args:
         kind: "amm", "dmm" or "cmm", as for ``MartingaleMixture``.
@@ -131,7 +130,7 @@ class AdaptiveMixture(_Adaptive, Delegated):
         self.kind: str = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it
 
     def choose(self, state: Posterior) -> Confidence:
-        """Return the mixture at the present noise level and ridge; infinite bounds without one.
+        """Return the mixture at the present upper bound of the level; infinite bounds without one.
 
         Raises:
             RefutedAssumptions: The bounds of the noise level contradict each other.
@@ -143,15 +142,15 @@ class AdaptiveMixture(_Adaptive, Delegated):
 
 
 class _AtNoiseLevel(MartingaleMixture):
-    """The mixture at the upper bound of the noise level; its messages name the given numbers."""
+    """The mixture at the upper bound of the noise level; messages name the given numbers instead."""
 
     def __init__(self, bounds: MixtureNoiseBounds, kind: str, ridge: float) -> None:
-        level = max(bounds.upper, 1e-150)  # targets without any noise; a larger level is valid
+        level = max(bounds.upper, 1e-150)  # above 0 without any noise; a larger level is valid
         super().__init__(level, bounds.norm_bound, bounds.mixture_delta, kind, level**2 / ridge)
-        # The ridges are those around the best one; the martingale is averaged over all.
+        # The bound is computed at ridges around the best one; the martingale averages over all.
         self._mixture_ridges = bounds.mixture_ridges[::-1]
         self.scale = tuple(level**2 / a for a in self._mixture_ridges)
-        self.guarantee = None  # its level came from the data; AdaptiveMixture has the guarantee
+        self.guarantee = None  # the level came from the data; AdaptiveMixture has the guarantee
         self._total_delta = bounds.delta
 
     def _refuted(self, reason: str, **figures: float) -> None:
@@ -167,7 +166,7 @@ class _AtNoiseLevel(MartingaleMixture):
 
 
 class _Infinite(Confidence):
-    """The bounds minus infinity and infinity, while the noise level has no upper bound."""
+    """Infinite bounds, while the noise level has no upper bound."""
 
     def finite_on(self, state: Posterior) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Upper and lower bounds of the noise level, and the ridge that follows them: the common part."""
+"""The base class of bounds of an unknown noise level, and of the ridge that follows them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior, RidgeSchedule
 
 _EVENTS = 3
-"""Number of events, each with a third of delta.
+"""Number of events, each of which fails with a third of delta.
 
-The energy of the noise is not too small, it is not too large, and the noise is not fitted too well.
+The energy of the noise is not too small, it is not too large, and the fit of the noise is not too
+good.
 """
 
 
@@ -24,21 +25,21 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
     """The base of bounds of an unknown noise level, and of the ridge that follows them.
 
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and
-    ``upper``, if the function has norm at most ``norm_bound`` and the noise, given the past, is
-    strictly sub-Gaussian: the level is its standard deviation and its sub-Gaussian constant (see
-    ``energy.py``). With heavier tails the bounds are off (docs/reliability.md). The same probability
-    covers the confidence bounds built on them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
-    ``AdaptiveRidge(state, bounds)`` works on a copy, its ``schedule``; ``update`` may also be
-    called by hand.
+    ``upper``. Assumptions: the function has norm at most ``norm_bound``, and the noise, given the
+    past, is strictly sub-Gaussian, so that the level is both its standard deviation and its
+    sub-Gaussian constant (``energy.py``). With heavier tails the bounds are wrong
+    (docs/reliability.md). ``AdaptiveSelfNormalized`` and ``AdaptiveMixture`` hold on the same event,
+    with no further probability of failure. ``AdaptiveRidge(state, bounds)`` updates a copy, its
+    ``schedule``; you may also call ``update`` yourself.
 
     Args:
         norm_bound: Bound C of the RKHS norm of the function, in units of the targets over
             sqrt(kernel).
-        delta: Probability that anything may fail, ever.
+        delta: Probability that any of these bounds fails at any time.
         upper: An upper bound of the noise level that is known beforehand; None if there is none.
         lower: A lower bound that is known beforehand.
-        largest_ridge: The largest ridge of the grid, any number chosen beforehand; by default as
-            the class says.
+        largest_ridge: The largest ridge of the grid, any number chosen beforehand; the default
+            depends on the class.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -61,7 +62,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
     )
 
     small_ball: str = ""
-    """A further assumption on the noise, in words of the guarantee."""
+    """A further assumption on the noise, in words for the guarantee."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         self.ridge: float = self._ridge()
 
     def _default_largest_ridge(self) -> float:
-        """Return ``largest_ridge`` if it was not given, in units of the kernel."""
+        """Return the default of ``largest_ridge``, in units of the kernel."""
         return 1.0  # the prior variance of an unscaled kernel
 
     def _ridge(self) -> float:
@@ -106,7 +107,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
 
     @property
     def upper(self) -> float:
-        """The present upper bound, inf as long as nothing is known.
+        """The present upper bound of the noise level, inf as long as nothing is known.
 
         :meta private:
         """
@@ -114,7 +115,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
 
     @property
     def lower(self) -> float:
-        """The present lower bound.
+        """The present lower bound of the noise level.
 
         :meta private:
         """
@@ -151,7 +152,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
 
     @property
     def refuted(self) -> bool:
-        """Whether the bounds contradict each other.
+        """Whether ``lower`` is above ``upper``.
 
         Then an assumption is false, or the event of probability delta has occurred.
         """
@@ -180,10 +181,10 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         )
 
     def update(self, state: Posterior) -> None:
-        """Learn from the data of ``state`` since the last update, after each observation or several.
+        """Learn from the data of ``state`` since the last update, one or more observations.
 
         Raises:
-            InvalidInput: The state has fewer observations than were seen already.
+            InvalidInput: The state has fewer observations than at the last update.
         """
         checks.instance("state", state, Posterior)
         if state.n < self.n:
@@ -197,7 +198,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
             self._learn(state)
 
     def _raise_floor(self, state: Posterior) -> None:
-        """Raise the least ridge at which the posterior is read, where rounding is small."""
+        """Raise the floor to the least ridge at which rounding is small for the present data."""
         floors = state.error.least_ridge, rounding.least_ridge(state.error.rounding)
         self._floor = max(self._floor, *floors)
 

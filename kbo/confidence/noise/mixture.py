@@ -1,7 +1,7 @@
 """Bounds of the noise level from a martingale mixture (Flynn & Reeb 2024), averaged over ridges.
 
-Notation: sigma is the noise level, xi the t noises, C = norm_bound, a the ridge, E the error of a
-sketch (zero if exact), and R^2 the squared radius of the mixture at noise level sigma.
+Notation: sigma is the noise level, xi are the t noises, C = norm_bound, a is the ridge, E is the
+error of a sketch (zero if exact), and R^2 is the squared radius of the mixture at level sigma.
 
 On paper                                                     | in code
 ``|xi|^2 <= R^2`` and ``least sigma^2 <= |xi|^2``            | ``_upper_bound``
@@ -25,26 +25,26 @@ from kbo.regression import Posterior
 
 _N_RIDGES = 12
 _RATIO = 4.0
-"""Number of the ridges of the mixture and their ratio: seven decades."""
+"""Number of ridges in the mixture, and ratio of neighbours: they span nearly seven decades."""
 
 
 class MixtureNoiseBounds(NoiseLevel):
     """The tightest bounds of an unknown noise level, from a martingale mixture.
 
-    The mixture is averaged over the ridges ``largest_ridge / 4^j``. The best of these is the ridge;
-    ``largest_ridge`` is 1 by default. The tightest bounds, by far where there are many effective
-    dimensions: a finite upper bound, which needs no norm bound, comes after some 50 observations of
-    a smooth function on a line and some 100 in two dimensions. They are also the first to be wrong
-    where the noise is not as assumed, and evaluate twelve ridges after every observation, which on
-    a sketch of m points takes O(m^3): choose a dictionary that stays small, ``GreedyDictionary``
-    for example.
+    The mixture averages over the ridges ``largest_ridge / 4^j``, and the best of them becomes the
+    ridge. ``largest_ridge`` is 1 by default. These bounds are far tighter than ``NoiseBounds`` if
+    there are many effective dimensions: a finite upper bound, which needs no norm bound, comes after
+    about 50 observations of a smooth function on a line, and about 100 in two dimensions. But they
+    are the first to be wrong if the noise is not as assumed. They evaluate twelve ridges after every
+    observation, which takes O(m^3) on a sketch of m points; so choose a small dictionary, such as
+    ``GreedyDictionary``.
 
     Args:
         norm_bound, delta, upper, lower, largest_ridge: As for ``NoiseLevel``.
-        strict: What is assumed of the noise. True: it is strictly sub-Gaussian. False, the default:
-            in addition, it has no more mass near zero than Gaussian noise, as is true of Gaussian,
-            Rademacher and uniform noise. The stronger assumption gives tighter bounds for the first
-            few hundred observations.
+        strict: The assumption on the noise. True: it is strictly sub-Gaussian. False, the default
+            and a stronger assumption: it also has no more mass near zero than Gaussian noise. This
+            is true of Gaussian, Rademacher and uniform noise, and gives tighter bounds for the
+            first few hundred observations.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -75,7 +75,7 @@ class MixtureNoiseBounds(NoiseLevel):
 
     @property
     def mixture_ridges(self) -> list[float]:
-        """Ridges of the mixture, decreasing: the largest, and all above the kernel's precision."""
+        """Ridges of the mixture, decreasing: the largest, and those at which rounding is small."""
         ridges = [self.largest_ridge / _RATIO**j for j in range(_N_RIDGES)]
         return ridges[:1] + [ridge for ridge in ridges[1:] if ridge >= self._floor]
 
@@ -87,7 +87,7 @@ class MixtureNoiseBounds(NoiseLevel):
     def mixture_delta(self) -> float:
         """Probability that the mixture over these ridges may fail.
 
-        Ridges that are left out keep their share.
+        Ridges that are left out keep their share of delta.
         """
         return self.event_delta * len(self.mixture_ridges) / _N_RIDGES
 
@@ -100,7 +100,7 @@ class MixtureNoiseBounds(NoiseLevel):
         across = state.across()
         quads, log_dets = torch.stack([across.quad(ridges), across.log_det(ridges)]).tolist()
         for i, ridge in enumerate(ridges):
-            log_dets[i] += state.error.log_det(ridge)  # at most that of the exact kernel matrix
+            log_dets[i] += state.error.log_det(ridge)  # an upper bound of the exact log_det
 
         self._upper = min(self.upper, self._upper_bound(state, quads, log_dets, least))
         for ridge, quad in zip(ridges, quads, strict=True):
@@ -115,7 +115,7 @@ class MixtureNoiseBounds(NoiseLevel):
     def _upper_bound(
         self, state: Posterior, quads: Sequence[float], log_dets: Sequence[float], least: float
     ) -> float:
-        """Return the level above which ``R^2`` falls short of ``least sigma^2``, or inf."""
+        """Return the noise level above which ``R^2`` is below ``least sigma^2``, or inf."""
         # R^2 < least sigma^2 exactly where the precision 1 / (2 sigma^2) is below this crossing.
         rates = [max(quad + state.error.of_quad, 1e-300) for quad in quads]
         logs = [-log_det / 2 for log_det in log_dets]

@@ -1,7 +1,7 @@
 """Bounds of the noise level from the residuals of one fit: Durand et al. (2018), Theorem 3.
 
-Notation: sigma is the noise level, xi the t noises, C = norm_bound, ``lam`` the ridge, E the error
-of a sketch (zero if exact), ``rss = |y - f_lam(x_1..t)|^2``, and D is at least
+Notation: sigma is the noise level, xi are the t noises, C = norm_bound, ``lam`` is the ridge, E is
+the error of a sketch (zero if exact), ``rss = |y - f_lam(x_1..t)|^2``, and D is an upper bound of
 ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``.
 
 On paper                                            | in code
@@ -45,9 +45,9 @@ class RegressionFit(NamedTuple):
     most: float
 
     def squared_bias(self) -> float:
-        """Return the largest squared length of the residuals of a function of norm 1 without noise.
+        """Return the largest squared residuals ``|f(X) - fit|^2`` of a noiseless f of norm 1.
 
-        It is ``lam / 4`` on an exact posterior, where an eigenvalue of K is ``lam``.
+        On an exact posterior it is ``lam / 4``, reached if an eigenvalue of K is ``lam``.
         """
         lam = self.ridge
         if self.error <= lam / 2:
@@ -64,10 +64,7 @@ class RegressionFit(NamedTuple):
 
 
 def at_least(fit: RegressionFit) -> float:
-    """Return a lower bound of the noise level (Theorem 3).
-
-    It is negative where the norm bound explains all residuals.
-    """
+    """Return a lower bound of the noise level (Theorem 3); negative if C explains all residuals."""
     explained = fit.norm_bound * math.sqrt(fit.squared_bias() / fit.t)
     return (math.sqrt(fit.rss / fit.t) - explained) / math.sqrt(fit.most / fit.t)
 
@@ -75,12 +72,8 @@ def at_least(fit: RegressionFit) -> float:
 def at_most(fit: RegressionFit, D: float, least: float) -> float:
     """Return an upper bound of the noise level (Theorem 3); inf if there is none.
 
-    It is the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss``.
-
-    Args:
-        fit: The fit.
-        D: The deviation.
-        least: Lower bound of ``|xi|^2 / sigma^2``.
+    It is the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss``, where ``least`` is a
+    lower bound of ``|xi|^2 / sigma^2``.
     """
     a = (least - 2 * D) / fit.t
     if a <= 0:
@@ -94,11 +87,12 @@ class NoiseBounds(NoiseLevel):
 
     Durand et al. (2018), Theorem 3, without slack.
 
-    The ridge is the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``; by default
-    ``largest_ridge`` is that of the given upper bound, or 1. It needs no bounds to begin with. Its
-    first finite upper bound needs some 150 observations of a smooth function on a line, and many
-    hundreds in two dimensions, since it pays twice the information gain; ``MixtureNoiseBounds``
-    pays it once. The printed form, which is wider, is in the experiment of the paper.
+    The ridge is the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``. By default
+    ``largest_ridge`` is ``upper^2 / C^2`` for a given upper bound, else 1. No prior bounds of the
+    level are needed. Without them, the first finite upper bound comes after about 150 observations
+    of a smooth function on a line, and after many hundreds in two dimensions, because it contains
+    twice the information gain. The bound of ``MixtureNoiseBounds`` contains it once. The printed
+    form, which is wider, is in the experiment of the paper.
 
     Args:
         norm_bound, delta, upper, lower, largest_ridge: As for ``NoiseLevel``.
@@ -113,15 +107,14 @@ class NoiseBounds(NoiseLevel):
         return 1.0
 
     def deviation(self, state: Posterior) -> float:
-        """Return ``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``.
+        """Return D, an upper bound of ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``.
 
-        Durand et al. (2018), Theorem 2, at a ridge of the grid, each with a share of the
-        probability.
+        Durand et al. (2018), Theorem 2, at a ridge of the grid; each ridge has a share of delta.
         """
         ridge, delta = self._deviation_ridge_and_delta()
         log_det = 0.0
         if state.n:
-            # At most that of the sketch plus the part that the sketch leaves out.
+            # The exact log_det is at most that of the sketch plus that of its error.
             log_det = self._log_det(state, ridge) + state.error.log_det(ridge)
         return 2 * math.log(1 / delta) + log_det
 
@@ -139,11 +132,9 @@ class NoiseBounds(NoiseLevel):
         self.ridge: float = self._ridge()
 
     def _raise_lower(self, state: Posterior, most: float) -> RegressionFit:
-        """Raise the lower bound, and return the fit with its residuals rounded up.
+        """Raise the lower bound if the data allow, and return the fit with residuals rounded up.
 
-        Args:
-            state: The posterior.
-            most: Upper bound of ``|xi|^2 / sigma^2``.
+        ``most`` is an upper bound of ``|xi|^2 / sigma^2``.
         """
         rss = self._rss(state, self.ridge)
         rounded = state.error.of_quad
@@ -153,8 +144,8 @@ class NoiseBounds(NoiseLevel):
         return RegressionFit(state.n, rss + rounded, *numbers)
 
     def _ridge(self) -> float:
-        """Return the ridge of the grid that is next above the one of the upper bound."""
-        # A larger ridge stays valid, so precision may limit it from below.
+        """Return the smallest ridge of the grid above ``upper^2 / C^2``."""
+        # A larger ridge is valid too, so rounding may limit it from below.
         wanted = max((self.upper / self.norm_bound) ** 2, self._floor)
         ridge = self.largest_ridge
         while ridge / 2 >= wanted > 0:
@@ -162,7 +153,7 @@ class NoiseBounds(NoiseLevel):
         return ridge
 
     def _deviation_ridge_and_delta(self) -> tuple[float, float]:
-        """Return the ridge at which D is taken and the probability that D may fail there."""
+        """Return the ridge at which D is computed, and the probability that D may fail there."""
         j = round(math.log2(self.largest_ridge / self.ridge))
         return self.ridge, 6 * self.event_delta / (math.pi * (j + 1)) ** 2
 

@@ -1,1 +1,1 @@
-"""Confidence sequences for repeated evaluations of one point: of the mean and of the median."""
+"""Confidence sequences for the mean (``mean.py``) and the median (``median.py``) of repeated values."""

@@ -1,15 +1,15 @@
 """A confidence sequence for the mean of repeated evaluations in a known range.
 
-It holds for every number of values at once. On paper, for values x_1 .. x_n in [0, 1] with the mean
-mu, at level alpha: the wealth of two gamblers, of whom one bets on a larger and one on a smaller
-mean,
+It holds for every number of values at once. On paper, for values x_1 .. x_n in [0, 1] with mean mu
+and level alpha, two gamblers bet, one that the mean is larger than m and one that it is smaller.
+Their wealth is
 
     W+_n(m) = prod (1 + min(b_i, 1/(2m)) (x_i - m)),
     W-_n(m) = prod (1 - min(b_i, 1/(2 (1-m))) (x_i - m))
 
 with bets b_i that depend on x_1 .. x_{i-1} (Waudby-Smith & Ramdas 2024, Sec. 4.1). At the true mean
 neither exceeds 2/alpha with probability 1 - alpha. W+ falls and W- grows in m, so the means that
-are not refuted are an interval. docs/theory/confirm.md has the proof.
+the data do not refute form an interval. docs/theory/confirm.md has the proof.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _HALVINGS = 60
-"""Halvings of [0, 1] in the search for a bound, which is rounded outwards."""
+"""Number of bisections of [0, 1] in the search for a bound, which is rounded outwards."""
 
 _ROUNDING = 1e-12
-"""Relative error of sums of a few thousand numbers, by which an interval is widened."""
+"""Relative rounding error of sums of a few thousand numbers, by which intervals are widened."""
 
 
 def bounded_mean(
@@ -35,8 +35,9 @@ def bounded_mean(
     """Return the interval of the mean of values in [low, high].
 
     Args:
-        values: The values so far [n], in their order; each has that mean, given those before.
-        alpha: Probability that the interval of some number of values misses the mean.
+        values: The values so far [n], in their order. Given the values before, each has the same
+            mean.
+        alpha: Probability that the interval misses the mean for some n.
         low: The least possible value.
         high: The largest possible value.
     """
@@ -49,7 +50,7 @@ def bounded_mean(
 
 
 def _bets(x: Array, alpha: float) -> Array:
-    """Return the bets b_i [n], each from the values before it (Theorem 3 of the paper)."""
+    """Return the bets b_i [n], each computed from the values before it (Theorem 3 of the paper)."""
     t = np.arange(1, len(x) + 1)
     means = (0.5 + x.cumsum()) / (t + 1)
     variances = (0.25 + ((x - means) ** 2).cumsum()) / (t + 1)

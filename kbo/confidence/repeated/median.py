@@ -1,16 +1,15 @@
 """A confidence sequence for the median of repeated evaluations.
 
 It holds for every number of values at once. On paper, for independent values x_1 .. x_n and a
-number m with P(x_i <= m) >= 1/2, of which s are at most m:
+number m with P(x_i <= m) >= 1/2, where s of the values are at most m:
 
     M(s, n) = 2 int_0^(1/2) (2 p)^s (2 (1 - p))^(n - s) dp = 2^(n + 1) P(B > s) / ((n + 1) C(n, s))
 
 with B binomial of n + 1 fair coins. Each (2 p)^s (2 (1 - p))^(n - s) is a supermartingale of
-expectation at most 1, and so is its average M, which by Ville's inequality stays below 1/alpha with
-probability 1 - alpha. M falls in s. So with the largest s for which it reaches 1/alpha, the
-(s + 1)-th smallest value is at most the median, for all n at once, and likewise from above. Nothing
-is assumed of the distribution: it may be skewed, discrete, or without a mean.
-docs/theory/confirm.md has the proof.
+expectation at most 1, and so is its average M. By Ville's inequality M stays below 1/alpha with
+probability 1 - alpha. M falls in s. Let s be the largest number with M(s, n) >= 1/alpha. Then the
+(s + 1)-th smallest value is at most the median, for all n at once, and likewise from above. The
+distribution may be any: skewed, discrete, or without a mean. docs/theory/confirm.md has the proof.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from collections.abc import Sequence
 from scipy.special import bdtrc, gammaln
 
 _ROUNDING = 1e-9
-"""Error of a logarithm of M, by which the level that it has to reach is raised."""
+"""Rounding error of ``ln M``, by which the required level is raised."""
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median of one value or more; of two in the middle their mean."""
+    """Return the median of one or more values; for an even number, the mean of the middle two."""
     ordered = sorted(values)
     below = ordered[(len(ordered) - 1) // 2]
     above = ordered[len(ordered) // 2]
@@ -39,8 +38,8 @@ def median_bounds(
 
     Args:
         values: The values so far [n], in any order.
-        alpha_lower: Probability that the lower bound of some number of values is above the median.
-        alpha_upper: Probability that the upper bound of some number of values is below the median.
+        alpha_lower: Probability that the lower bound is above the median for some n.
+        alpha_upper: Probability that the upper bound is below the median for some n.
     """
     ordered = sorted(values)
     n = len(ordered)

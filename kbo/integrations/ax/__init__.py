@@ -1,4 +1,4 @@
-"""kbo in Ax: a generation strategy, bounds of the outcomes with their guarantee, search spaces, and storage.
+"""kbo in Ax: a generation strategy, confidence bounds of the outcomes, search spaces, and storage.
 
     import kbo.integrations.ax as kbo_ax
 
@@ -7,8 +7,11 @@
     lower, mean, upper = kbo_ax.interval(client, {"x1": 0.5, "x2": 1.5})
     print(kbo_ax.guarantee(client))
 
-The import registers the strategy, models and acquisition functions of kbo with Ax's storage. A process that loads an
-experiment needs it as much as the one that saved it.
+``space``: search spaces of Ax and kbo. ``history``: trials and data of an experiment. ``records``: values that were
+overwritten. ``node``: the strategy. ``kernels`` and ``storage``: what Ax saves. ``report``: bounds and the guarantee.
+
+The import registers the strategy, models and acquisition functions of kbo with Ax's storage. A process that saves or
+loads an experiment needs this import.
 """
 
 from kbo._base.extras import require

@@ -1,4 +1,4 @@
-"""The history of an experiment of Ax: trials that have ended, and how their noise may have selected the values."""
+"""The history of an experiment of Ax: its problem, its data, its trials, and how noise may have selected the data."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _ENDED = (TrialStatus.COMPLETED, *_LOST)
 
 _DECIMALS = 10
 _DIGITS = 12
-"""Ax stores ten decimals, and reading them back may change the last bit of a number."""
+"""Numbers are rounded to these, since Ax stores ten decimals, and loading may change the last bit of a number."""
 
 _SMALL = 1e-3
-"""Outcomes that are all smaller than this are not rounded: storage keeps too few of their digits."""
+"""If all values of an outcome are smaller than this, they are not rounded: storage keeps too few of their digits."""
 
 
 # The problem
 
 
 def directions_of(config: OptimizationConfig) -> dict[str, bool]:
-    """Return whether larger values are better of each outcome to optimise, by its name.
+    """Return, by the name of each objective, whether larger values are better.
 
     Raises:
-        InvalidInput: A weighted sum of outcomes.
+        InvalidInput: An objective is a weighted sum of outcomes.
     """
     objective: Any = config.objective
     directions = {}
@@ -60,10 +60,10 @@ def directions_of(config: OptimizationConfig) -> dict[str, bool]:
 
 
 def objectives_of(config: OptimizationConfig) -> dict[str, Any]:
-    """Return the arguments of an optimiser about its objectives.
+    """Return the arguments of ``Optimizer`` that define its objectives.
 
     Raises:
-        InvalidInput: A weighted sum of outcomes, or a relative threshold.
+        InvalidInput: An objective is a weighted sum of outcomes, or a threshold is relative.
     """
     directions = directions_of(config)
     if len(directions) == 1:
@@ -76,16 +76,16 @@ def objectives_of(config: OptimizationConfig) -> dict[str, Any]:
 
 
 def limits_of(config: OptimizationConfig) -> list[Constraint]:
-    """Return the outcome constraints.
+    """Return the outcome constraints as constraints of kbo.
 
     Raises:
-        InvalidInput: One that is relative or about several outcomes.
+        InvalidInput: A constraint is relative, or limits several outcomes together.
     """
     return _absolute(config.outcome_constraints)
 
 
 def _absolute(constraints: Iterable[OutcomeConstraint]) -> list[Constraint]:
-    """Return constraints or thresholds of Ax; errors as ``limits_of``."""
+    """Return constraints or thresholds of Ax as constraints of kbo; errors as for ``limits_of``."""
     limits: list[Constraint] = []
     for constraint in constraints:
         if constraint.relative or len(constraint.metric_weights) > 1:
@@ -109,7 +109,7 @@ def _absolute(constraints: Iterable[OutcomeConstraint]) -> list[Constraint]:
 
 
 def outcomes(experiment: Experiment) -> Columns:
-    """Return the last value of each metric in trials that are complete, to the digits that Ax stores."""
+    """Return the last value of each metric in the complete trials, rounded to the digits that Ax stores."""
     data: Columns = {}
     for entry in experiment.lookup_data().df.to_dict("records"):
         if experiment.trials[entry["trial_index"]].status != TrialStatus.COMPLETED:
@@ -121,12 +121,12 @@ def outcomes(experiment: Experiment) -> Columns:
 
 
 def _row(entry: Mapping[Any, Any]) -> Row:
-    """Return the trial and the arm of a line of data."""
+    """Return the trial index and the arm name of an entry of the data."""
     return entry["trial_index"], entry["arm_name"]
 
 
 def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, float]]:
-    """Return values of the objective that arms reported, by step; steps that are no whole numbers are left out."""
+    """Return the values of the objective that each arm reported, by step. Fractional steps are left out."""
     column: dict[tuple[Row, int], float] = {}
     for entry in experiment.lookup_data().full_df.to_dict("records"):
         if entry["metric_name"] != objective:
@@ -142,14 +142,14 @@ def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, floa
 
 
 def rounded(column: Mapping[Key, float]) -> dict[Key, float]:
-    """Return numbers to the digits that Ax stores, so that a resumed run has the same data."""
+    """Return numbers rounded to the digits that Ax stores, so that a resumed run has the same data."""
     if largest_of(column) < _SMALL:
         return dict(column)
     return {key: _rounded(value) for key, value in column.items()}
 
 
 def _rounded(value: float) -> float:
-    """Return a number to the decimals and digits that Ax stores."""
+    """Return a number rounded to ``_DECIMALS`` decimals and ``_DIGITS`` digits."""
     if value == 0 or not math.isfinite(value):
         return value
     decimals = _DIGITS - 1 - math.floor(math.log10(abs(value)))
@@ -166,7 +166,7 @@ def ended(
     objectives: Sequence[str],
     limits: Sequence[Constraint],
 ) -> list[Ended]:
-    """Return the trials that have ended, in this order, each arm on its own; those outside the space are left out."""
+    """Return an entry for each arm of the ended trials, in the order of their ends, without arms outside the space."""
     reports = _reports(experiment, objectives[0])
     measurable = [*objectives[1:], *(limit.name for limit in limits)]
     entries: list[Ended] = []
@@ -187,7 +187,7 @@ def ended(
 def _measurements(
     data: Columns, row: Row, objective: str, others: Iterable[str]
 ) -> dict[str, float]:
-    """Return the other measurements of an arm, and the standard error of its value, as far as they are known."""
+    """Return the known measurements of other outcomes in an arm, and the standard error of its value."""
     measured: dict[str, float] = {}
     for name in others:
         measurement = _finite(data, f"mean {name}", row)
@@ -200,7 +200,7 @@ def _measurements(
 
 
 def error_in(data: Columns, row: Row, name: str) -> float | None:
-    """Return the standard error of an outcome of an arm; None if it is not known."""
+    """Return the standard error of an outcome in an arm; None if it is not known."""
     error = _finite(data, f"sem {name}", row)
     if error is None or error < 0:
         return None
@@ -208,7 +208,7 @@ def error_in(data: Columns, row: Row, name: str) -> float | None:
 
 
 def _finite(data: Columns, name: str, row: Row) -> float | None:
-    """Return an entry of the data; None if it is missing or no finite number."""
+    """Return one value of the data; None if it is missing or not finite."""
     value = data.get(name, {}).get(row, math.nan)
     if math.isfinite(value):
         return value
@@ -216,7 +216,7 @@ def _finite(data: Columns, name: str, row: Row) -> float | None:
 
 
 def left_out(experiment: Experiment, replay: Replay) -> list[int]:
-    """Return the indices of trials that have ended and have no place in the space of an optimiser."""
+    """Return the indices of ended trials that have no place in the space of the optimiser."""
     misplaced = {trial.number for trial in replay.optimizer.run.trials.misplaced}
     indices = {entry.key[0] for i, entry in enumerate(replay.trials) if i not in misplaced}
     return [t.index for t in _in_order(experiment, *_ENDED) if t.index not in indices]
@@ -228,12 +228,12 @@ def pending(
     parameters: Iterable[Mapping[str, Any]],
     trials: Sequence[Ended],
 ) -> list[Params]:
-    """Return the parameters that are being evaluated.
+    """Return the parameters of running trials.
 
     Args:
         experiment: The experiment.
         space: The space.
-        parameters: Those that Ax counts as pending, among them the ones of trials that have ended without a value.
+        parameters: The parameters that Ax counts as pending; these include trials that have ended without a value.
         trials: The trials that have ended.
     """
     ended_without_value = [entry.params for entry in trials if entry.value is None]
@@ -254,7 +254,7 @@ def all_parameters(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def _in_order(experiment: Experiment, *status: TrialStatus) -> list[BaseTrial]:
-    """Return trials of some kinds in the order of their ends."""
+    """Return the trials with one of some statuses, in the order of their ends."""
     trials = [trial for trial in experiment.trials.values() if trial.status in status]
     return sorted(trials, key=lambda trial: (trial.time_completed or datetime.min, trial.index))
 
@@ -262,7 +262,7 @@ def _in_order(experiment: Experiment, *status: TrialStatus) -> list[BaseTrial]:
 def _params_of(
     experiment: Experiment, space: Space, parameters: Mapping[str, Any]
 ) -> Params | None:
-    """Return the parameters of an arm in a space, if necessary with backfill values; None if they are outside."""
+    """Return the parameters of an arm in a space, with backfill values if needed; None if they are outside."""
     for candidate in (parameters, _backfilled(experiment, parameters)):
         with contextlib.suppress(InvalidInput):
             return space.canonical(candidate)
@@ -270,12 +270,12 @@ def _params_of(
 
 
 def _backfilled(experiment: Experiment, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of an arm, with the backfill values of those that were added to the search space later."""
+    """Return the parameters of an arm, with backfill values for parameters that were added later."""
     return {**experiment.search_space.backfill_values(), **parameters}
 
 
 def selected(experiment: Experiment, data: Columns) -> list[str]:
-    """Return the ways in which the noise may have decided which values there are (``kbo.optimize.run.trials``)."""
+    """Return the ways in which noise may have selected the data (``kbo.optimize.run.trials``)."""
     trials: list[BaseTrial] = list(experiment.trials.values())
     complete = _in_order(experiment, TrialStatus.COMPLETED)
     running = _in_order(experiment, TrialStatus.RUNNING)
@@ -291,6 +291,6 @@ def selected(experiment: Experiment, data: Columns) -> list[str]:
 
 
 def _is_attached(trial: BaseTrial) -> bool:
-    """Return True if the parameters of a trial were given."""
+    """Return whether a trial was attached: the user gave its parameters."""
     manual = GeneratorRunType.MANUAL.name
     return any(run.generator_run_type == manual for run in trial.generator_runs)

@@ -1,4 +1,4 @@
-"""Kernels as plain values that survive Ax's storage."""
+"""Kernels as plain values that Ax's storage can keep."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from kbo.errors import InvalidInput
 _KINDS = (RBFKernel, MaternKernel, ScaleKernel, AdditiveKernel, ProductKernel)
 
 STORABLE: dict[str, Any] = {kind.__name__: kind for kind in _KINDS}
-"""Kernels that can be stored, by name. A subclass may compute something else, so only these classes themselves."""
+"""Kernel classes that can be stored, by name. Their subclasses cannot: they may compute another function."""
 
 
 def describe_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Return plain values from which ``build_kernel`` makes the same function, to the last digit.
+    """Return plain values from which ``build_kernel`` makes exactly the same function.
 
     Raises:
-        InvalidInput: The kernel is no sum, product or multiple of kernels that can be stored.
+        InvalidInput: A part of the kernel is of a class that is not in ``STORABLE``.
     """
     return _description(copy.deepcopy(checks.kernel(kernel)).double())
 
 
 def _description(kernel: Kernel) -> dict[str, Any]:
-    """Return plain values of a kernel in double precision."""
+    """Return the plain values of a kernel that is in double precision."""
     name = type(kernel).__name__
     if STORABLE.get(name) is not type(kernel):
         raise InvalidInput(
@@ -68,7 +68,7 @@ def build_kernel(description: dict[str, Any]) -> Kernel:
     """Return the kernel of a description, in double precision and with constant parameters.
 
     Raises:
-        InvalidInput: Its kind cannot be stored.
+        InvalidInput: The description has no kind of ``STORABLE``.
     """
     name = description.get("kind")
     if name not in STORABLE:

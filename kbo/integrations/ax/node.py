@@ -1,4 +1,4 @@
-"""A generation strategy of Ax whose trials an optimiser of kbo chooses."""
+"""A generation strategy of Ax in which an optimiser of kbo proposes the trials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.records import Columns, record_of
 from kbo.integrations.ax.space import spaces_of
 from kbo.integrations.replay import Ended, Replay, replay
-from kbo.integrations.settings import resolved
+from kbo.integrations.setting_and_method import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.settings.setting import Setting
@@ -45,11 +45,11 @@ T = TypeVar("T")
 
 
 class KBONode(ExternalGenerationNode):
-    """Trials that an optimiser of kbo chooses; arguments as for ``generation_strategy``.
+    """A node of a strategy in which an optimiser of kbo proposes the trials; arguments as for ``generation_strategy``.
 
     Attributes:
         arguments: The arguments by name, which Ax stores.
-        data: The outcomes that the optimiser has.
+        data: The outcomes that the optimiser has learned from.
     """
 
     def __init__(
@@ -76,20 +76,22 @@ class KBONode(ExternalGenerationNode):
         self._next_trial = 0
         self._fixed_features: dict[str, Any] = {}
         self._explanations: list[str] = []
-        self._fitted_record: dict[str, Any] | None = None  # of the data of Ax's own model
+        self._fitted_record: dict[str, Any] | None = (
+            None  # of the data that Ax's own model was fitted to
+        )
         self._fitted_model: Any = None
 
     # Ax's own model
 
     @property
     def _fitted_adapter(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Ax's own model, which its analyses ask for; None while they have not, or after other data."""
+        """Ax's own model, which its analyses use; None if it is not fitted to the present data."""
         if self._fitted_record != record_of(outcomes(self.experiment)):
             return None
         return self._fitted_model
 
     def _fit(self, experiment: Experiment, data: Data | None = None, **others: Any) -> None:
-        """Fit Ax's own model: Ax calls this for its analyses, and before ``_gen``, which needs none."""
+        """Fit Ax's own model. Ax calls this for its analyses."""
         self._fitted_model = Generators.BOTORCH_MODULAR(experiment=experiment, data=data)
         self._fitted_record = record_of(outcomes(experiment))
 
@@ -101,7 +103,7 @@ class KBONode(ExternalGenerationNode):
         skip_fit: bool = False,
         **others: Any,
     ) -> Any:
-        """Generate trials as in Ax, but without a model of its own."""
+        """Generate trials as Ax does, but without a fit of Ax's own model."""
         if not skip_fit:
             super()._fit(experiment, data)
         return super().gen(experiment=experiment, data=data, skip_fit=True, **others)
@@ -109,16 +111,16 @@ class KBONode(ExternalGenerationNode):
     # The optimiser of kbo
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
-        """Add the trials that have ended to the optimiser."""
+        """Add the ended trials to the optimiser."""
         self.learned(experiment)
         self._next_trial = len(experiment.trials)
 
     @isolated
     def learned(self, experiment: Experiment) -> Replay:
-        """Return the optimiser after the trials that have ended.
+        """Return the optimiser after the ended trials.
 
         Raises:
-            InvalidInput: The optimisation is not one that kbo can do.
+            InvalidInput: kbo cannot do this optimisation; the message says why.
         """
         config: Any = experiment.optimization_config
         names = list(directions_of(config))
@@ -142,10 +144,10 @@ class KBONode(ExternalGenerationNode):
         return self._model
 
     def _limits(self, limits: list[Constraint]) -> list[Constraint]:
-        """Return outcome constraints with the numbers that were given for them.
+        """Return the outcome constraints with the noise level and norm bound that were given for each.
 
         Raises:
-            InvalidInput: Numbers that are missing, or for other constraints.
+            InvalidInput: The certified setting lacks numbers of a constraint, or has numbers of another constraint.
         """
         with_numbers = {str(constraint): constraint for constraint in self.arguments["constraints"]}
         names = sorted(map(str, limits))
@@ -157,7 +159,7 @@ class KBONode(ExternalGenerationNode):
         return [with_numbers.get(str(limit), limit) for limit in limits]
 
     def _warn_of(self, indices: Sequence[int]) -> None:
-        """Name trials that the model does not have in the log, each once."""
+        """Log the indices of trials that are left out of the model, each index once."""
         unnamed = [index for index in indices if index not in self._left_out]
         if unnamed:
             self._left_out.update(unnamed)
@@ -190,7 +192,7 @@ class KBONode(ExternalGenerationNode):
 
     @isolated
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
-        """Return the parameters of the next trial, apart from pending ones."""
+        """Return the parameters of the next trial, given the pending ones."""
         assert self._model is not None
         optimizer = self._model.optimizer
         params, explanation = optimizer.proposal(
@@ -208,7 +210,7 @@ class KBONode(ExternalGenerationNode):
 def _errors(
     data: Columns, trials: Sequence[Ended], objectives: Sequence[str]
 ) -> list[float | None]:
-    """Return the standard errors of the objectives in trials with a value, None where one is not known."""
+    """Return the standard errors of all objectives in all trials with a value; None for an unknown one."""
     errors = []
     for trial in trials:
         if trial.value is not None:
@@ -217,10 +219,10 @@ def _errors(
 
 
 def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
-    """Return the setting for objectives whose values have standard errors: without noise if all are 0.
+    """Return the setting for values with standard errors: without noise if all errors are 0.
 
     Raises:
-        InvalidInput: An error contradicts the noise level that is given.
+        InvalidInput: An error is larger than the noise level of the setting.
     """
     is_noiseless = bool(errors) and all(error == 0 for error in errors)
     if is_noiseless:
@@ -236,10 +238,10 @@ def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
 
 
 def _with_noise(setting: Setting, trials: Sequence[Ended]) -> Setting:
-    """Return the setting for values with noise if trials have learning curves.
+    """Return the setting, told that there is noise if trials have learning curves.
 
-    Otherwise the best parameters would be repeated once to see whether there is noise, and Ax stops no trial early
-    where two trials have the same parameters.
+    Otherwise kbo would repeat the best parameters once to see whether there is noise. But Ax stops no trial early if
+    two trials have the same parameters.
     """
     has_curves = any(trial.reports for trial in trials)
     return setting.with_noise() if has_curves else setting
@@ -255,35 +257,35 @@ def generation_strategy(
     seed: int = 0,
     device: str | None = None,
 ) -> GenerationStrategy:
-    """Return a strategy whose trials are those of ``kbo.minimize`` or ``kbo.maximize``.
+    """Return a strategy of Ax that proposes trials as ``kbo.minimize`` and ``kbo.maximize`` do.
 
-    For one or several objectives with any ``outcome_constraints`` on single outcomes, each of which has a model of its
-    own, in any search space of ranges and choices, conditional ones included. Of several objectives it searches for the
-    largest hypervolume, above their thresholds if they have any. The strategy survives Ax's JSON and SQL storage, and
-    the next point is a function of seed and data, so a resumed run continues as if it had never stopped. Running trials
-    are pending. Failed and abandoned trials are avoided, early stopped ones count as pruned.
+    It handles one or several objectives, outcome constraints on single outcomes, and any search space of ranges and
+    choices, also with conditional parameters. Each outcome has its own model. With several objectives it searches for
+    the largest hypervolume above the thresholds, if there are any. The strategy can be stored by Ax as JSON and SQL.
+    The next point is a function of seed and data, so a resumed run continues as if it had never stopped. Running trials
+    are pending. Failed and abandoned trials are avoided, and early stopped trials count as pruned.
 
-    The model and the search are those of ``kbo.Optimizer``: its bounds are in ``interval``, ``recommended``,
-    ``feasibility`` and ``guarantee`` of this package. Ax's analyses fit Ax's own model, and ``client.predict`` has none
-    before that. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the parameters. Choices
-    that Ax takes to have an order, two options among them, are ``kbo.Ordinal``.
+    Model and search are those of ``kbo.Optimizer``. ``interval``, ``recommended``, ``feasibility`` and ``guarantee`` of
+    this package show its bounds. Ax's analyses fit Ax's own model; before that, ``client.predict`` has no model. If you
+    give a kernel, its input has the features of ``kbo.Space`` in the order of the parameters. A choice with an order is
+    a ``kbo.Ordinal``; Ax treats every choice of two options as ordered.
 
-    The standard error of a value of the first objective counts as ``"sem"`` does in ``kbo.minimize``. Where all errors
-    of all objectives are 0, the practical setting takes them to have no noise.
+    The standard error of the first objective is used as ``"sem"`` in ``kbo.minimize``. If all standard errors of all
+    objectives are 0, the practical setting assumes that there is no noise.
 
     Args:
         method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
-        setting: As in ``kbo.minimize``; ``Practical()`` by default.
+        setting: The setting as in ``kbo.minimize``; ``Practical()`` by default.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
-        constraints: The outcome constraints again with the numbers that the certified setting needs, such as
+        constraints: For the certified setting, the outcome constraints with their noise levels and norm bounds, such as
             ``[kbo.Constraint("memory", upper=8.0, noise_std=0.1, norm_bound=20.0)]``. delta is shared equally among the
             outcomes.
         seed: Seed of every random choice.
-        device: As in ``kbo.minimize``: "cuda", for example.
+        device: The device as in ``kbo.minimize``, for example "cuda".
 
     Raises:
-        InvalidInput: An unknown method, one that the setting does not allow, a setting or a kernel that cannot be
-            stored, or a device that is not there.
+        InvalidInput: The method is unknown or not for the setting, the setting or a kernel cannot be stored, or the
+            device does not exist.
 
     Example:
         >>> client = Client()
@@ -308,7 +310,7 @@ def _check_storable(setting: Setting) -> None:
     """Check that Ax can store a setting.
 
     Raises:
-        InvalidInput: It is of another class, or has strategies.
+        InvalidInput: The setting is of another class than Practical and Certified, or has strategies.
     """
     if isinstance(setting, Practical) and setting.strategies is not None:
         raise InvalidInput(
@@ -321,10 +323,10 @@ def _check_storable(setting: Setting) -> None:
 
 
 def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
-    """Return the constraints, if they are limits on measurements and the setting needs them.
+    """Return the constraints after a check that they limit measurements and that the setting needs them.
 
     Raises:
-        InvalidInput: They are not, or it does not.
+        InvalidInput: A constraint is of another kind, or the setting is practical.
     """
     measured, wrong = measured_only(constraints)
     if not setting.certified:
@@ -339,7 +341,7 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
 
 
 def _as_stored(owner: T) -> T:
-    """Return a setting, hypothesis or constraint with its kernels as storage gives them back, to the last digit."""
+    """Return a setting, hypothesis or constraint whose kernels are exactly those that Ax's storage returns."""
     with_kernel: Any = owner
     kernel = with_kernel.kernel
     if kernel is None:

@@ -1,7 +1,8 @@
-"""Records of the data that proposals and bounds rest on, by which values that were overwritten later are found.
+"""Records of the data behind proposals and bounds. They show whether values were overwritten later.
 
-Ax keeps the last value of each metric only. So a proposal stores a digest of the data that it read with its trial, and
-a bound with the newest trial; where the present data of the same trials have another digest, one was overwritten.
+Ax keeps only the last value of each metric. So each proposal stores a digest of the data that it used in its trial, and
+each bound stores one in the newest trial. If the present data of the same trials have another digest, a value was
+overwritten.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ Columns = dict[str, dict[Row, float]]
 """Means and standard errors of each metric, by "mean NAME" and "sem NAME"."""
 
 _KEY = "kbo:seen"
-"""The key of a record among the metadata of a proposal, and of a list of records among those of a trial."""
+"""The key of the record in the metadata of a proposal, and of the list of records in the metadata of a trial."""
 
 _DIGITS = 6
-"""Digits of the largest value of a column to which two of its states are compared."""
+"""Number of digits of a column's largest value that enter its digest."""
 
 
 def record_of(data: Columns) -> dict[str, Any]:
     """Return metadata with a record of the data; empty without data.
 
-    The record has the ``last`` trial with data, the trials before it ``without``, and a digest of each column.
+    The record has the ``last`` trial with data, the earlier trials ``without`` data, and a digest of each column.
     """
     indices = {index for column in data.values() for index, _ in column}
     if not indices:
@@ -40,7 +41,7 @@ def record_of(data: Columns) -> dict[str, Any]:
 
 
 def store_record(trial: BaseTrial, data: Columns) -> None:
-    """Add a record of the data to a trial, unless it has one of the same trials."""
+    """Add a record of the data to a trial, unless it has a record of the same trials already."""
     records = trial.run_metadata.get(_KEY, [])
     record = record_of(data).get(_KEY)
     if record is None:
@@ -52,7 +53,7 @@ def store_record(trial: BaseTrial, data: Columns) -> None:
 
 
 def overwritten(trials: Iterable[BaseTrial], data: Columns) -> int:
-    """Return the number of records with these trials that the present data contradict."""
+    """Return the number of records in these trials that the present data contradict."""
     count = 0
     for trial in trials:
         for record in _records(trial):
@@ -63,7 +64,7 @@ def overwritten(trials: Iterable[BaseTrial], data: Columns) -> int:
 
 
 def _records(trial: BaseTrial) -> list[dict[str, Any]]:
-    """Return the records with a trial, of bounds and of proposals."""
+    """Return the records in a trial, of bounds and of proposals."""
     records = list(trial.run_metadata.get(_KEY, []))
     for run in trial.generator_runs:
         metadata = run.gen_metadata or {}
@@ -73,7 +74,7 @@ def _records(trial: BaseTrial) -> list[dict[str, Any]]:
 
 
 def _digests(data: Columns, last: int, without: Iterable[int]) -> dict[str, str]:
-    """Return the digest of each column at the trials up to the last one, other than those without data."""
+    """Return a digest of each column over the trials up to ``last``, except those ``without`` data."""
     indices = set(range(last + 1)) - set(without)
     digests: dict[str, str] = {}
     for name, column in data.items():
@@ -82,7 +83,7 @@ def _digests(data: Columns, last: int, without: Iterable[int]) -> dict[str, str]
 
 
 def _digest(column: Mapping[Row, float]) -> str:
-    """Return a digest of numbers, to ``_DIGITS`` digits of the largest."""
+    """Return a digest of numbers, rounded to ``_DIGITS`` digits of the largest one."""
     largest = largest_of(column)
     unit = 1.0
     if largest > 0:
@@ -97,5 +98,5 @@ def _digest(column: Mapping[Row, float]) -> str:
 
 
 def largest_of(column: Mapping[Any, float]) -> float:
-    """Return the largest size of the finite numbers of a column; 0 without any."""
+    """Return the largest absolute value of the finite numbers in a column; 0 if there are none."""
     return max((abs(value) for value in column.values() if math.isfinite(value)), default=0.0)

@@ -1,4 +1,4 @@
-"""Bounds of the outcomes of an Ax experiment, in their own units, their guarantee, and the recommended trial."""
+"""Reports on an Ax experiment: bounds of the outcomes, their guarantee, the recommended trial and the front."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from kbo.optimize.surrogates.guarantee import NO_BOUND
 def interval(
     client: Client, parameters: Mapping[str, Any], outcome: str | None = None
 ) -> tuple[float, float, float]:
-    """Return lower bound, mean and upper bound of an outcome, without noise, in its own units.
+    """Return lower bound, mean and upper bound of an outcome without its noise, in its own units.
 
     Args:
-        client: With a strategy of ``generation_strategy``.
+        client: A client with a strategy of ``generation_strategy``.
         parameters: A point of the search space; fixed parameters may be left out.
-        outcome: The name of an objective, by default the only one, or of an outcome with a constraint.
+        outcome: The name of an objective or of an outcome with a constraint; by default the only objective.
 
     Raises:
         InvalidInput: The client has another strategy or too few observations, there is no such outcome, or the point is
-            not one of the space.
+            outside the search space.
         RefutedAssumptions: The data contradict the assumptions (certified setting only).
     """
     checks.instance("parameters", parameters, Mapping)
@@ -58,9 +58,9 @@ def interval(
 def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     """Return index and parameters of the recommended trial, as ``kbo.Optimizer.recommended`` does.
 
-    It is the completed trial inside the search space with the best pessimistic bound that keeps all limits by such. If
-    no trial keeps the limits, it is the one that is nearest to that; ``feasibility`` says how certain it is. Of several
-    objectives it is the balanced trial of ``front``.
+    Candidates are the completed trials inside the search space whose pessimistic bounds keep all limits. The one with
+    the best pessimistic bound is recommended. If there is no candidate, the trial closest to the limits is recommended;
+    ``feasibility`` shows how certain that is. With several objectives it is the balanced trial of ``front``.
 
     Raises:
         InvalidInput: The client has another strategy, or no complete trial is inside the search space.
@@ -78,9 +78,9 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
 
 @isolated
 def front(client: Client) -> Front | None:
-    """Return the complete trials that no other dominates by their estimated true values, and the hypervolume.
+    """Return the front: the complete trials that no other dominates in estimated true values, and the hypervolume.
 
-    Its trials have the indices of Ax as numbers. None with one objective, and while there is no bound.
+    The numbers of the trials are the indices of Ax. None with one objective, or while there is no bound.
 
     Raises:
         InvalidInput: The client has another strategy.
@@ -91,7 +91,7 @@ def front(client: Client) -> Front | None:
 
 @isolated
 def feasibility(client: Client) -> Feasibility | None:
-    """Return bounds and limits of the outcomes at the recommended trial; None without outcome constraints or trials.
+    """Return bounds and limits of the outcomes at the recommended trial; None without constraints or trials.
 
     Raises:
         InvalidInput: The client has another strategy.
@@ -102,10 +102,10 @@ def feasibility(client: Client) -> Feasibility | None:
 
 @isolated
 def guarantee(client: Client) -> str:
-    """Return in words the guarantee of ``interval`` and the estimated numbers.
+    """Return the guarantee of ``interval`` as text, with the estimated noise levels.
 
-    It is gone once a value is overwritten after kbo has read it, which it does when a trial is proposed or a bound
-    computed. Ax keeps no trace of what was overwritten before that, so the sentence assumes that nothing was.
+    There is no guarantee if a value was overwritten after kbo had read it for a proposal or a bound. Ax keeps no trace
+    of values that were overwritten before, so the text names the assumption that there are none.
 
     Raises:
         InvalidInput: The client has another strategy.
@@ -129,10 +129,10 @@ def guarantee(client: Client) -> str:
 
 @isolated
 def replayed(client: Client) -> tuple[Replay, list[int]]:
-    """Return the optimiser after the trials of a client with any strategy, and the ended trials that it leaves out.
+    """Return an optimiser after the trials of a client with any strategy, and the indices of trials that it leaves out.
 
     Raises:
-        InvalidInput: The optimisation is not one that kbo can do.
+        InvalidInput: kbo cannot do this optimisation; the message says why.
     """
     experiment = checks.instance("client", client, Client)._experiment
     model = KBONode("ucb", Practical()).learned(experiment)
@@ -142,7 +142,7 @@ def replayed(client: Client) -> tuple[Replay, list[int]]:
 def _model_of(client: Client) -> tuple[KBONode, Experiment, Replay]:
     """Return the node of a client's strategy, its experiment, and the optimiser after its trials.
 
-    The newest trial gets a record of the data, since a bound may be shown.
+    This stores a record of the data in the newest trial, since a bound may be shown.
 
     Raises:
         InvalidInput: The client has another strategy.

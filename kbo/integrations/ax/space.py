@@ -1,4 +1,4 @@
-"""Parameters of Ax's ``Client`` as a space of kbo, and back."""
+"""Search spaces of Ax as spaces of kbo, and back."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Entry(NamedTuple):
     """A parameter of a search space.
 
     Attributes:
-        name: Its name.
+        name: The name of the parameter.
         parameter: The parameter.
-        dependents: The names of the parameters that are active with each of its values; None without any.
+        dependents: By value, the names of the parameters that are active with this value; None if there are none.
     """
 
     name: str
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 def _space(entries: Sequence[_Entry], constraints: Sequence[Linear]) -> Space:
-    """Return the space of parameters and their dependents, without those of options that a fixed parent has not."""
+    """Return the space of parameters. A parameter that no value of its parents can make active is left out."""
     parents: dict[str, str] = {}
     values: dict[str, list[Any]] = {}
     for entry in entries:
@@ -47,7 +47,7 @@ def _space(entries: Sequence[_Entry], constraints: Sequence[Linear]) -> Space:
                     values.setdefault(name, []).append(value)
 
     def may_be_active(name: str) -> bool:
-        """Return whether the parents of a parameter can have the values that it needs."""
+        """Return whether the parents of a parameter can have the values that make it active."""
         return name not in parents or (name in values and may_be_active(parents[name]))
 
     bounds: list[Mapping[str, Any] | When] = []
@@ -66,14 +66,14 @@ def _space(entries: Sequence[_Entry], constraints: Sequence[Linear]) -> Space:
 def from_parameters(
     parameters: Sequence[Config], parameter_constraints: Sequence[str] = ()
 ) -> Space:
-    """Return the space of the arguments of ``Client.configure_experiment``, conditional parameters included.
+    """Return the space for arguments of ``Client.configure_experiment``, also with conditional parameters.
 
-    Choices that are declared as ordered become ``kbo.Ordinal``, single values ``kbo.Fixed``, constraints such as
-    "x1 + 2*x2 <= 1" and "x1 <= x2" ``kbo.Linear``.
+    A choice that is declared as ordered becomes a ``kbo.Ordinal``, and a single value a ``kbo.Fixed``. A constraint
+    such as "x1 + 2*x2 <= 1" or "x1 <= x2" becomes a ``kbo.Linear``.
 
     Raises:
-        InvalidInput: A parameter that is neither a range nor a choice, or cannot be one of kbo; a constraint that Ax
-            cannot read, or that no parameters satisfy.
+        InvalidInput: A parameter is neither a range nor a choice, or kbo has no such parameter. Ax cannot read a
+            constraint, or no parameters satisfy the constraints.
     """
     entries: list[_Entry] = []
     for config in checks.instance("parameters", parameters, Sequence):
@@ -86,7 +86,7 @@ def from_parameters(
 
 
 def _of_config(config: Config) -> Parameter:
-    """Return the parameter of a configuration."""
+    """Return the parameter of kbo for a configuration of Ax."""
     if isinstance(config, RangeParameterConfig):
         low: Any
         high: Any
@@ -110,7 +110,7 @@ def _of_config(config: Config) -> Parameter:
 
 
 def _linear(text: str) -> Linear:
-    """Return the constraint on parameters that a text describes."""
+    """Return the constraint of kbo for a text such as "x1 + 2*x2 <= 1"."""
     with checks.inside("parameter_constraints"):
         try:
             constraint = ParameterConstraint(inequality=checks.text("a constraint", text))
@@ -120,10 +120,10 @@ def _linear(text: str) -> Linear:
 
 
 def to_parameters(space: Space) -> list[Config]:
-    """Return the parameters of a space for ``Client.configure_experiment``, conditions included.
+    """Return the parameters of a space for ``Client.configure_experiment``, with their conditions.
 
     Raises:
-        InvalidInput: A choice of options of several types, or None, which Ax does not have.
+        InvalidInput: A choice has options of several types or None, which Ax does not support.
     """
     dependents: dict[str, dict[Any, list[str]]] = {}
     for name, condition in checks.instance("space", space, Space).conditions.items():
@@ -134,7 +134,7 @@ def to_parameters(space: Space) -> list[Config]:
 
 
 def _config(name: str, p: Parameter, dependents: dict[Any, list[str]] | None) -> Config:
-    """Return the configuration of a parameter; of a number with dependents, the choice of its values."""
+    """Return the configuration of a parameter. A number with dependent parameters becomes a choice of its values."""
     if isinstance(p, (Float, Int)) and not dependents:
         scaling = "log" if p.log else "linear"
         if isinstance(p, Float):
@@ -155,7 +155,7 @@ def to_parameter_constraints(space: Space) -> list[str]:
     """Return the constraints of a space for ``Client.configure_experiment``.
 
     Raises:
-        InvalidInput: One of them is a function, which Ax does not have.
+        InvalidInput: A constraint is a function, which Ax does not support.
     """
     texts: list[str] = []
     for constraint in checks.instance("space", space, Space).constraints:
@@ -175,11 +175,10 @@ def to_parameter_constraints(space: Space) -> list[str]:
 
 
 class Spaces(NamedTuple):
-    """The spaces of an experiment, whose search space may have been changed between its trials.
+    """The spaces of an experiment; its search space may have been changed between trials.
 
     Attributes:
-        whole: The space of the trials: its ranges and options are those of the search space and the values of the
-            trials. It has no constraints unless it is the present one.
+        whole: A space that contains the search space and all trials. It has no constraints, unless both are equal.
         present: The search space for the next trial, in which disabled parameters are fixed.
     """
 
@@ -188,14 +187,14 @@ class Spaces(NamedTuple):
 
 
 def spaces_of(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) -> Spaces:
-    """Return the spaces of the trials and of the next one; both are the same if no trial is outside of the latter.
+    """Return the space of all trials and the space of the next trial; both are equal if no trial is outside.
 
     Args:
         search_space: The search space for the next trial.
-        arms: The parameters of trials.
+        arms: The parameters of the trials.
 
     Raises:
-        InvalidInput: A parameter that is a task, a fidelity or computed from others.
+        InvalidInput: A parameter is a task, a fidelity or computed from others.
     """
     values: dict[str, list[Any]] = {}
     for parameters in arms:
@@ -207,7 +206,9 @@ def spaces_of(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) -> S
         parameter = _of_experiment(p)
         of_trials = _with_values(parameter, values.get(name, []))
         if isinstance(of_trials, Choice) and isinstance(parameter, Ordinal):
-            parameter = Choice(parameter.options)  # Ax takes any two options to have an order
+            parameter = Choice(
+                parameter.options
+            )  # Ax treats every choice of two options as ordered
         entry = _Entry(name, parameter, p.dependents if p.is_hierarchical else None)
         wider.append(entry._replace(parameter=of_trials))
         if p.is_disabled:
@@ -221,10 +222,10 @@ def spaces_of(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) -> S
 
 
 def _of_experiment(p: Any) -> Parameter:
-    """Return the parameter of a search space; ranges with steps are ordered choices there.
+    """Return the parameter of kbo for one of a search space, in which ranges with steps are ordered choices.
 
     Raises:
-        InvalidInput: A parameter that is a task, a fidelity or computed from others.
+        InvalidInput: The parameter is a task, a fidelity or computed from others.
     """
     is_special = p.is_fidelity or getattr(p, "is_task", False)
     if is_special or not isinstance(p, (RangeParameter, ChoiceParameter, FixedParameter)):
@@ -246,7 +247,7 @@ def _of_experiment(p: Any) -> Parameter:
 
 
 def _with_values(present: Parameter, values: Sequence[Any]) -> Parameter:
-    """Return a parameter that has the values of trials as well, without those that have no place on its scale."""
+    """Return a parameter that also has the values of trials, except values that have no place on its scale."""
     if isinstance(present, (Float, Int)):
         numbers = [v for v in values if _is_number(v) and (v > 0 or not present.log)]
         low: Any = min([present.low, *numbers])
@@ -267,5 +268,5 @@ def _with_values(present: Parameter, values: Sequence[Any]) -> Parameter:
 
 
 def _is_number(value: Any) -> bool:
-    """Return True for finite numbers."""
+    """Return whether a value is a finite number, and no boolean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

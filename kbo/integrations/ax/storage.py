@@ -1,4 +1,4 @@
-"""Registration with Ax's JSON and SQL storage of the strategy of kbo, and of models and acquisition functions."""
+"""Registration of strategy, models and acquisition functions of kbo with Ax's JSON and SQL storage."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ _NOISE_BOUNDS = (NoiseBounds, MixtureNoiseBounds)
 
 
 def register() -> None:
-    """Register the parts of strategies of kbo; the import of the package does it.
-
-    Calling it again changes nothing.
-    """
+    """Register the parts of kbo that Ax stores. The import of the package does this; another call changes nothing."""
     for model in _MODELS:
         register_model(model)
     for acquisition_function in _ACQUISITION_FUNCTIONS:
@@ -62,7 +59,7 @@ def _encoded_kernel(kernel: Any) -> dict[str, Any]:
 
 
 def _encoded_noise_bounds(bounds: Any) -> dict[str, Any]:
-    """Return bounds of the noise level as JSON values."""
+    """Return bounds on the noise level as JSON values."""
     return {"__type": type(bounds).__name__, **bounds.description}
 
 
@@ -72,10 +69,10 @@ def _encoded_node(node: KBONode) -> dict[str, Any]:
 
 
 def _decoded_node(**arguments: Any) -> KBONode:
-    """Return the node of stored arguments. Ax decodes these for a function, and not for a class of nodes."""
+    """Return the node with stored arguments. Ax decodes arguments for a function, but not for a class of nodes."""
     return KBONode(**arguments)
 
 
 @fit_botorch_model.register(StreamingGP)
 def _fit_nothing(model: StreamingGP, *args: Any, **kwargs: Any) -> None:
-    """Leave the given kernel and ridge as they are."""
+    """Do nothing: the kernel and the ridge of this model are given, not fitted."""

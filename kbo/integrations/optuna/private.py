@@ -1,6 +1,6 @@
-"""The parts of Optuna that kbo needs and that have no public name; a new major version of Optuna may change it.
+"""The private names of Optuna that kbo needs. No other module uses one.
 
-No other module uses a private name of Optuna, and ``pyproject.toml`` bounds the version.
+A new major version of Optuna may change them, so ``pyproject.toml`` limits the version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def attributes_of(study: Study) -> Mapping[str, Any]:
 
 
 def fixed_by_wrappers(study: Study) -> dict[str, Any]:
-    """Return the values that samplers around this one give to parameters, whatever it chooses."""
+    """Return the values of parameters that a ``PartialFixedSampler`` around this sampler fixes."""
     values: dict[str, Any] = {}
     sampler = study.sampler
     while isinstance(sampler, PartialFixedSampler):

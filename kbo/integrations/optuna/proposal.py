@@ -1,4 +1,4 @@
-"""The next parameters of a trial whose ranges are known only in part."""
+"""The next parameters of a trial, some of whose ranges may still be unknown."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from kbo.optimize import Optimizer
 from kbo.space import Params
 
 _POINTS = 1024
-"""Number of points to choose from where ranges are not known."""
+"""Number of points to choose from if ranges are unknown."""
 
 _WIDTH = 0.2
-"""Width in the unit cube of the box around a trial in which a point near it is."""
+"""Width of the box around a trial, in the unit cube, from which points near it are drawn."""
 
 
 class Request(NamedTuple):
     """A trial that needs parameters.
 
     Attributes:
-        number: Its number, which decides the random numbers.
-        fixed: The values of parameters that are not to be chosen any more.
-        ranges: The ranges of the parameters in this trial, of unknown ones as expected.
-        unknown: The names of parameters whose ranges in this trial are not known.
+        number: The number of the trial, which decides the random numbers.
+        fixed: The values of parameters that are already fixed.
+        ranges: The ranges of the parameters in this trial; an unknown range is the expected one.
+        unknown: The names of parameters whose ranges in this trial are unknown.
     """
 
     number: int
@@ -45,13 +45,13 @@ def propose(
     pending: Mapping[int, Params],
     trials: Sequence[FrozenTrial],
 ) -> tuple[dict[str, Any], str]:
-    """Return the next parameters of Optuna, and why they were chosen; an empty text if others chose them.
+    """Return the next parameters, for Optuna, and the explanation of the choice; it is empty if all were fixed.
 
     Args:
         optimizer: The optimiser after the finished trials.
-        search_space: Its space.
+        search_space: The space of the optimiser.
         request: The trial.
-        pending: The values in the space that other trials evaluate, by the numbers of the trials.
+        pending: The parameters that other trials evaluate, in the space of kbo, by the numbers of the trials.
         trials: The finished trials.
     """
     context = search_space.inside({**_single_values(request.ranges), **request.fixed})
@@ -81,7 +81,7 @@ def propose(
 
 
 def _single_values(ranges: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the numbers that have only one."""
+    """Return the values of numeric parameters whose range is a single value."""
     values: dict[str, Any] = {}
     for name, d in ranges.items():
         if not isinstance(d, CategoricalDistribution) and d.single():
@@ -92,7 +92,7 @@ def _single_values(ranges: Mapping[str, Any]) -> dict[str, Any]:
 def _narrower_ranges(
     search_space: SearchSpace, request: Request, context: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the ranges in a trial that differ from those of the model, of the parameters that are to be chosen."""
+    """Return the ranges in a trial that differ from the ranges of the model; fixed parameters are left out."""
     ranges: dict[str, Any] = {}
     for name, whole in search_space.distributions.items():
         d = request.ranges.get(name, whole)
@@ -104,16 +104,16 @@ def _narrower_ranges(
 def _likely_points(
     search_space: SearchSpace, trials: Sequence[FrozenTrial], unknown: Sequence[str], number: int
 ) -> Tensor | None:
-    """Return points [A P] of the unit cube where some parameters are in ranges that they are likely to have there.
+    """Return points [A P] of the unit cube in which the parameters with unknown ranges have likely values.
 
-    A range may depend on other parameters, and only the objective knows how. So the range of a parameter is taken to be
-    that of the trial whose other parameters are nearest. Half of the points are near trials, and of the values in a
-    range a quarter are at either end, where the best one often is. None if no trial has all of these parameters.
+    A range may depend on other parameters, and only the objective knows how. So each point takes the ranges of the
+    trial whose other parameters are nearest. Half of the points are near trials. In a range, a quarter of the values
+    are at each end, since the best value is often there. None if no trial has all of these parameters.
 
     Args:
         search_space: The space.
         trials: The finished trials.
-        unknown: The parameters whose ranges are not known.
+        unknown: The parameters whose ranges are unknown.
         number: The number of the trial, which decides the random numbers.
     """
     with_ranges: list[FrozenTrial] = []
@@ -147,12 +147,12 @@ def _likely_points(
 
 
 def _uniform(generator: torch.Generator, *shape: int) -> Tensor:
-    """Return random numbers in [0, 1]."""
+    """Return uniform random numbers from 0 to 1."""
     return torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
 def _ends(search_space: SearchSpace, trials: Sequence[FrozenTrial], name: str) -> Tensor:
-    """Return unit coordinates [n 2] of the lower and the upper end of the range of a parameter in trials."""
+    """Return the lower and the upper end of a parameter's range in each trial, as unit coordinates [n 2]."""
     parameter = search_space.space.parameters[name]
     ends: list[list[float]] = []
     for trial in trials:

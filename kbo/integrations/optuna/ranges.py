@@ -1,7 +1,7 @@
 """The ranges of the parameters of a study, which may differ from trial to trial.
 
-A model of the trials needs one range of each parameter that contains them all: their union. The next trial may have
-another range, which is not known before the objective requests the parameter.
+A model needs one range of each parameter, which contains the ranges of all trials: their union. The range in the next
+trial is unknown until the objective requests the parameter.
 """
 
 from __future__ import annotations
@@ -25,29 +25,28 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _RECENT = 5
-"""The number of latest trials with a parameter from whose ranges the range in the next trial is expected."""
+"""Number of latest trials with a parameter; the next range is expected to be the union of their ranges."""
 
 _FAR = 1.0
-"""Largest distance from a range, in its widths, of values that widen it: others would make the rest of it a point."""
+"""A value outside a range widens it up to this distance, in widths of the range; a farther one would dwarf it."""
 
 _ON_GRID = 1e-8
-"""Steps by which a value may be off its grid, as in Optuna."""
+"""Part of a step by which a value may be off its grid, as in Optuna."""
 
 
 class Ranges(NamedTuple):
-    """The ranges of the parameters of a study by name.
+    """The ranges of the parameters of a study, each by the name of the parameter.
 
     Attributes:
-        whole: The unions of the ranges of all trials, sorted by name; none of a single value.
-        expected: The unions of the ranges of the latest trials with the parameter.
-        settled: The names of parameters whose range was the same in all of these.
-        latest: The ranges of the settled parameters, and values near them that were given outside of all ranges.
-        first: The number of the first trial with each parameter, and its range there.
-        left_out: The reasons why parameters have no union.
-        far: The first trial of each parameter whose value is so far outside of all ranges that the trial cannot be
-            used: its number and the value.
-        added: The number of the first trial with each parameter that earlier complete trials lack, and later ones have.
-        dropped: The number of the last trial with each parameter that the latest trials lack.
+        whole: The union of the ranges in all trials, sorted by name; unions of a single value are left out.
+        expected: The union of the ranges in the latest trials that have the parameter.
+        settled: The names of parameters with the same range in all of these latest trials.
+        latest: The range of each settled parameter, widened by near values that the user gave outside of all ranges.
+        first: The number of the first trial with the parameter, and the range in it.
+        left_out: The reason why a parameter has no union.
+        far: Number and value of the first trial whose value is too far outside of all ranges to be used.
+        added: The number of the first trial with a parameter that earlier complete trials lack, and later ones have.
+        dropped: The number of the last trial with a parameter that the latest trials lack.
     """
 
     whole: dict[str, BaseDistribution]
@@ -72,9 +71,9 @@ def ranges_of(
 
     Args:
         trials: Finished and running trials, in the order of their numbers.
-        present: More ranges that the unions have to contain: those of the trial that is begun.
-        fixed: Values in that trial that this sampler does not choose.
-        was: Values in trials that lack a parameter, which the unions have to contain.
+        present: The known ranges of the trial that begins; the unions contain them.
+        fixed: Values of parameters in that trial that this sampler does not choose.
+        was: Values of parameters in trials that lack them; the unions contain them.
         widened: Whether values outside of the ranges of their trials widen the union.
     """
     added, dropped = _changes(trials)
@@ -116,7 +115,7 @@ def _distributions(
     present: Mapping[str, BaseDistribution],
     was: Mapping[str, Any],
 ) -> list[BaseDistribution]:
-    """Return the ranges of a parameter in trials and in a trial that is begun, after the value of trials without it."""
+    """Return the ranges of a parameter in all trials, before them its value in trials that lack it, if known."""
     distributions = list(history.distinct)
     if name in present:
         distributions.append(present[name])
@@ -126,10 +125,10 @@ def _distributions(
 
 
 def _single_value(name: str, was: Mapping[str, Any], d: Any) -> BaseDistribution:
-    """Return the distribution of the value of a parameter in trials that lack it.
+    """Return the distribution of the single value of a parameter in trials that lack it.
 
     Raises:
-        InvalidInput: It is no finite number, or has no place on the scale of the parameter.
+        InvalidInput: The value is no finite number, or has no place on the scale of the parameter.
     """
     value = checks.number(f"was: {name!r}", was[name])
     if d.log and value <= 0:
@@ -141,9 +140,9 @@ def _single_value(name: str, was: Mapping[str, Any], d: Any) -> BaseDistribution
 
 
 def _changes(trials: Sequence[FrozenTrial]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the first trial with each parameter that was added, and the last with each one that was dropped, by name.
+    """Return by name the first trial with a parameter that was added, and the last with one that was dropped.
 
-    Of these, complete trials have the parameter without gaps. One that trials lack in between depends on others.
+    Complete trials have such a parameter without gaps. A parameter that trials lack in between depends on others.
     """
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     rows: dict[str, list[int]] = {}
@@ -169,10 +168,10 @@ class _History:
     """The ranges of one parameter in the trials so far.
 
     Attributes:
-        first: The number of the first trial with the parameter, and its range there.
-        distinct: The ranges in the order of the trials, without repetitions of the one before.
-        recent: The ranges in the latest trials.
-        outside: The numbers of trials with a value outside of their range, and these values.
+        first: The number of the first trial with the parameter, and the range in it.
+        distinct: The ranges in the order of the trials, without repetitions of the range before.
+        recent: The ranges in the latest trials with the parameter.
+        outside: Number and value of each trial whose value is outside of its range.
         is_finished: Whether at least one of the trials has finished.
     """
 
@@ -185,7 +184,7 @@ class _History:
 
 
 def _histories(trials: Sequence[FrozenTrial]) -> dict[str, _History]:
-    """Return the histories of all parameters by name."""
+    """Return the history of each parameter by name."""
     histories: dict[str, _History] = {}
     for trial in trials:
         is_finished = trial.state.is_finished()
@@ -204,14 +203,14 @@ def _histories(trials: Sequence[FrozenTrial]) -> dict[str, _History]:
 
 
 def union(distributions: Iterable[BaseDistribution]) -> BaseDistribution:
-    """Return the distribution that contains some, which are in the order of their trials.
+    """Return the distribution that contains all given ones, which are in the order of their trials.
 
-    Of numbers it goes from the lowest to the highest one, on the scale of the last one, with the steps that all of them
-    have in common: of whole numbers the greatest common divisor, of real ones the step if it is the same on one grid,
-    and none otherwise. Whole and real numbers make real ones.
+    For numbers it reaches from the lowest to the highest number, on the scale of the last distribution. Its step is
+    common to all: the greatest common divisor for whole numbers; for real numbers the step if all have the same on one
+    grid, otherwise none. Whole and real numbers together are real.
 
     Raises:
-        InvalidInput: Choices that differ, or choices and numbers.
+        InvalidInput: The choices differ, or there are choices and numbers.
     """
     numbers: list[Any] = list(distributions)
     first = numbers[0]
@@ -235,14 +234,14 @@ def union(distributions: Iterable[BaseDistribution]) -> BaseDistribution:
 
 
 def _whole_step(distributions: Sequence[Any], low: int) -> int:
-    """Return the greatest step from the lowest value on which all whole numbers of some distributions lie."""
+    """Return the largest step of a grid from ``low`` that contains all whole numbers of the distributions."""
     steps = [d.step for d in distributions if not d.single()]
     distances = [d.low - low for d in distributions]
     return max(math.gcd(*steps, *distances), 1)
 
 
 def _real_step(distributions: Sequence[Any], low: float) -> float | None:
-    """Return the step of some distributions if they all have the same one, on one grid from the lowest value."""
+    """Return the common step if all distributions have the same, on one grid from ``low``; otherwise None."""
     steps = {d.step for d in distributions if not d.single()}
     if len(steps) != 1:
         return None
@@ -258,7 +257,7 @@ def _real_step(distributions: Sequence[Any], low: float) -> float | None:
 
 
 def contains(d: Any, value: Any) -> bool:
-    """Return whether a distribution contains a value that a trial has; of choices it always does."""
+    """Return whether a distribution contains the value of its trial; a choice always does."""
     if isinstance(d, CategoricalDistribution):
         return True
     if not isinstance(value, Real):
@@ -272,7 +271,7 @@ def contains(d: Any, value: Any) -> bool:
 
 
 def nearest(d: Any, value: float) -> float:
-    """Return the value of a distribution of numbers that is nearest to a number."""
+    """Return the value in a distribution of numbers that is nearest to a number."""
     value = min(max(value, d.low), d.high)
     if d.step is not None and not d.log:
         steps = round((value - d.low) / d.step)
@@ -283,7 +282,7 @@ def nearest(d: Any, value: float) -> float:
 
 
 def _widened(d: BaseDistribution, values: Iterable[Any]) -> BaseDistribution:
-    """Return a distribution that also contains the values outside of one that are near it."""
+    """Return a distribution widened to contain values that are outside of it by at most ``_FAR`` widths."""
     wider = d
     for value in values:
         if not contains(wider, value) and _distance(d, value) <= _FAR:
@@ -292,7 +291,7 @@ def _widened(d: BaseDistribution, values: Iterable[Any]) -> BaseDistribution:
 
 
 def _distance(d: Any, value: Any) -> float:
-    """Return the distance of a number outside of a range, in widths of the range on its own scale."""
+    """Return the distance of a number from a range, in widths of the range on its own scale; 0 inside."""
     if not isinstance(value, Real) or not math.isfinite(value):
         return math.inf
     low = float(d.low)
@@ -313,7 +312,7 @@ def _distance(d: Any, value: Any) -> float:
 
 
 def _single(d: Any, value: float) -> BaseDistribution:
-    """Return the distribution of one number, whole only if the parameter and the number are whole."""
+    """Return the distribution of a single number: an IntDistribution if parameter and number are whole."""
     if isinstance(d, IntDistribution) and value == int(value):
         return IntDistribution(int(value), int(value), log=d.log)
     return FloatDistribution(value, value, log=d.log)

@@ -38,7 +38,7 @@ from kbo.integrations.optuna.study import (
     several_objectives,
 )
 from kbo.integrations.replay import Replay, replay
-from kbo.integrations.settings import resolved
+from kbo.integrations.setting_and_method import resolved
 from kbo.optimize import Constraint, Front, Practical
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.constraints.feasibility import Feasibility
@@ -49,78 +49,79 @@ from kbo.optimize.surrogates.guarantee import NO_BOUND
 
 log: logging.Logger = logging.getLogger("kbo")
 
-_ATTEMPTS = 4  # times a point is chosen, at most, while other workers choose theirs
+_ATTEMPTS = (
+    4  # a point is chosen again at most so often if other workers choose points at the same time
+)
 
 
 class KBOSampler(BaseSampler):
     """Bayesian optimisation with confidence bounds, for studies of one or several objectives, also with constraints.
 
-    **Model.** One model covers all parameters of finished trials. A parameter that complete trials have exactly where a
-    choice suggested before has certain values is conditional, as with ``kbo.When``. Where a trial lacks one for another
-    reason, it has the value of ``was``; without that, trials before the parameter was added are left out, and in others
-    it counts as the middle of its range or the first choice. A parameter is sampled at random until a trial
-    with it has finished (so the whole first trial is). Where its range differs from trial to trial, the model has the
-    union of all, and proposals lie inside the range of their trial; choices that differ are sampled at random.
-    Parameters of a single value are left to Optuna, those of ``PartialFixedSampler`` to that sampler, and the others
-    are chosen for them. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the
-    parameters' names: one column for a number, in [0, 1] on its own scale (with a step too), and one per choice, in the
-    order of the choices.
+    **Model.** One model covers all parameters of the finished trials. A parameter is conditional, as with ``kbo.When``,
+    if complete trials have it exactly when an earlier choice has certain values. If a trial lacks a parameter for
+    another reason, the value of ``was`` is used. Without such a value, trials from before the parameter was added are
+    left out, and for other trials the value is the middle of the range or the first choice. A parameter is sampled at
+    random until a trial with it has finished, so the whole first trial is random. If its range differs from trial to
+    trial, the model covers the union of all ranges, and a proposal lies inside the range of its trial. Choices that
+    differ are sampled at random. Optuna sets parameters with a single value, ``PartialFixedSampler`` sets its own ones,
+    and kbo chooses the other parameters to suit them. If you give a kernel, its input has the features of ``kbo.Space``
+    in the order of the parameters' names: one column for a number (in [0, 1] on its own scale, also with a step), and
+    one column for each option of a choice.
 
-    **Data.** The values of complete trials. Bounds never rest on other trials. The guarantee needs all of them proposed
-    in this study: one of ``study.add_trial``, or of another sampler or an earlier version, may have been selected by
-    its noise, and removes it. For the choice of the next point, failed
-    trials, and those with infinite values, have the worst value so far. The last value of a pruned trial is not used as
-    such, because it is a value of another function, the objective of fewer steps: in the practical setting its final
-    value is predicted from it, by completed trials with the same step, and enters the model with its error; in the
-    certified setting it counts as failed. A value outside its distribution (``enqueue_trial`` allows that) is used if
-    it is outside by at most the width of the range; otherwise, and in the certified setting, its trial is left out.
-    What is left out is named in the log, once. Where ``enqueue_trial`` fixes some of the parameters, the others are
-    chosen for them. The user attribute "sem" of a trial is the standard error of its value.
+    **Data.** The bounds use the values of complete trials only. The guarantee needs that all of them were proposed in
+    this study. A trial of ``study.add_trial``, of another sampler or of an earlier version may have been selected by
+    its noise, so it removes the guarantee. For the choice of the next point, failed trials and trials with infinite
+    values have the worst value so far. The last value of a pruned trial is a value of another function, the objective
+    after fewer steps, and is not used directly. In the practical setting it predicts the final value, by means of
+    completed trials with the same step; the prediction enters the model with its error. In the certified setting the
+    trial counts as failed. A value outside its distribution (``enqueue_trial`` allows this) is used in the practical
+    setting if it is outside by at most the width of the range; otherwise its trial is left out. The log names each
+    parameter and trial that is left out, once. If ``enqueue_trial`` fixes some parameters, kbo chooses the others to
+    suit them. The user attribute "sem" of a trial is the standard error of its value.
 
-    **Constraints.** Those of the trials, by ``trial.set_constraint`` or ``constraints_func`` (then their names are "0",
-    "1" and so on): values of at most 0 are feasible. Each has a model of its own, as with ``kbo.Constraint(name,
-    upper=0.0)``. A complete trial that lacks a constraint which others have counts as failed.
+    **Constraints.** They come from ``trial.set_constraint`` or ``constraints_func`` (with the names "0", "1" and so
+    on). Values of at most 0 are feasible. Each constraint has its own model, as with ``kbo.Constraint(name,
+    upper=0.0)``. A complete trial counts as failed if it lacks a constraint that other trials have.
 
-    **Several objectives.** Each has a model of its own, and the next point is where the hypervolume of the front may
-    grow most. ``front`` has the trials that no other dominates by their estimated true values; ``study.best_trials``
-    are those by the observed ones. Trials with an infinite value, and pruned ones, count as failed.
+    **Several objectives.** Each objective has its own model. The next point is where the hypervolume of the front may
+    grow most. ``front`` has the trials that no other dominates in estimated true values; ``study.best_trials`` compares
+    observed values. Pruned trials and trials with an infinite value count as failed.
 
-    **Parallel and resumed studies.** The next point is a function of the seed, the number of the trial and the
-    finished and running trials in the storage, so a study that is loaded with a sampler of the same arguments continues
-    as if it had never stopped. (``load_study`` does not store the sampler: pass it again, or Optuna takes TPE.) Trials
-    that run elsewhere count as pending, with the mean as their value, so that workers stay apart; a choice is in the
-    storage as soon as it is made. The same point is not tried twice at once unless all others are far worse; once its
-    value is known it may be tried again, as noise demands. A worker that was killed leaves its trial running, and so
-    pending, until ``optuna.storages.fail_stale_trials`` (which a storage with a heartbeat calls itself) makes it a
-    failure.
+    **Parallel and resumed studies.** The next point is a function of the seed, the number of the trial, and the
+    finished and running trials in the storage. So a study that is loaded with a sampler of the same arguments continues
+    as if it had never stopped. (``load_study`` does not store the sampler: pass it again, or Optuna uses TPE.) Running
+    trials of other workers are pending, with the mean as their value, so that workers choose different points; a choice
+    is stored at once. A point is not tried twice at the same time unless all others are far worse. When its value is
+    known, it may be tried again, if there is noise. If a worker is killed, its trial stays running, and so pending,
+    until ``optuna.storages.fail_stale_trials`` makes it a failure (a storage with a heartbeat calls this itself).
 
     Args:
         method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
-        setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no
-            guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right; every trial must then
-            have the same parameters, and the first trial their whole ranges.
-        n_startup_trials: Values before the first model, from points that fill the space; by default 6, and 4 for one
-            parameter. Only for the practical setting: the certified one has a model from the first value.
+        setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, and the bounds have no
+            guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right. Every trial must then
+            have the same parameters, and the first trial must have their whole ranges.
+        n_startup_trials: The number of values before the first model, at points that fill the space; by default 6, or 4
+            for one parameter. Only for the practical setting: the certified setting has a model from the first value.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
-        seed: Seed of every random choice; None draws one.
+        seed: Seed of every random choice; None draws a seed.
         constraints_func: A function of a trial that returns its constraints, as in Optuna's samplers. It is called
-            after each trial that is complete or was pruned.
-        constraints: What is known of the constraints, such as ``[kbo.Constraint("memory", upper=0.0, noise_std=0.1,
-            norm_bound=2.0)]``; needed in the certified setting. ``kbo.Constraint("objective", ...)`` is a limit on the
-            value.
-        was: The values of parameters in trials that lack them, by name, such as ``{"temperature": 20.0}`` where it is
-            suggested since later trials only, or no longer.
+            after each complete or pruned trial.
+        constraints: Noise levels and norm bounds of the constraints, such as ``[kbo.Constraint("memory", upper=0.0,
+            noise_std=0.1, norm_bound=2.0)]``; needed in the certified setting. ``kbo.Constraint("objective", ...)`` is
+            a limit on the value.
+        was: By name, the value of a parameter in trials that lack it, such as ``{"temperature": 20.0}``; for parameters
+            that only later or only earlier trials have.
         reference: With several objectives, values that are just not acceptable: a list in the order of
-            ``study.directions``, or a dict by the names of ``study.set_metric_names``; by default a little worse than
+            ``study.directions``, or a dict by the names of ``study.set_metric_names``. By default a little worse than
             the worst values of the front.
-        device: As in ``kbo.minimize``: "cuda", for example.
+        device: The device as in ``kbo.minimize``, for example "cuda".
 
     Attributes:
-        was: As given.
+        was: The argument ``was`` as a dict.
 
     Raises:
-        InvalidInput: Arguments that cannot be used; during a trial, a study that cannot be (in the certified setting
-            changing parameters and constraints that are not given).
+        InvalidInput: An argument cannot be used. During a trial: the study cannot be used; in the certified setting its
+            parameters change, or it has constraints without numbers.
         RefutedAssumptions: During a trial, in the certified setting: no function satisfies the assumptions.
 
     Example:
@@ -177,7 +178,7 @@ class KBOSampler(BaseSampler):
         self._forget()
 
     def _forget(self) -> None:
-        """Begin without a model, which is a function of the trials."""
+        """Set a new lock and no model: the model is computed from the trials when it is needed."""
         self._lock: threading.RLock = threading.RLock()
         self._model: Replay | None = None
 
@@ -195,10 +196,10 @@ class KBOSampler(BaseSampler):
         return f"KBOSampler(method={self._options['method']!r}, setting={self._setting}, seed={self._seed})"
 
     def reseed_rng(self) -> None:
-        """Do nothing: choices depend on the number of the trial, so no two workers make the same ones."""
+        """Do nothing: the random numbers depend on the number of the trial, so workers differ already."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Refuse a study whose objectives the arguments do not suit, and mark the trial as proposed here."""
+        """Check the objectives of the study against the arguments, and mark the trial as proposed in this study."""
         self._check_objectives(study)
         mark(study, trial)
 
@@ -206,10 +207,10 @@ class KBOSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Return the ranges of the parameters of finished trials, without those that changed lately or are one value.
+        """Return the ranges of parameters of finished trials, if they did not change lately and have several values.
 
-        The range of this trial is not known yet. Where the latest trials have different ones, the parameter is left to
-        ``sample_independent``, which has the range as an argument.
+        The ranges in this trial are not known yet. If the latest trials have different ranges of a parameter, it is
+        left to ``sample_independent``, which gets the range as an argument.
         """
         self._check_objectives(study)
         ranges = self._ranges(study)
@@ -221,10 +222,10 @@ class KBOSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the next point; it is in the storage, for other workers to see, before this returns.
+        """Return the next point, after it was stored for other workers to see.
 
-        Of parameters that are not in the search space a value is expected: the one that ``PartialFixedSampler`` or
-        ``enqueue_trial`` gives, or otherwise the best one.
+        For parameters outside of the search space a value is assumed: the value of ``PartialFixedSampler`` or
+        ``enqueue_trial``, or otherwise the best one.
         """
         self._check_objectives(study)
         if not search_space:
@@ -240,9 +241,9 @@ class KBOSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Return the value that suits the parameters suggested before; a random one if no finished trial has it.
+        """Return the best value given the parameters suggested before; a random one if no finished trial has it.
 
-        Random values depend on the seed, the number of the trial and the name alone.
+        A random value depends only on the seed, the number of the trial and the name of the parameter.
         """
         self._check_objectives(study)
         wanted = {param_name: param_distribution}
@@ -258,7 +259,7 @@ class KBOSampler(BaseSampler):
     def _choose(
         self, study: Study, trial: FrozenTrial, wanted: Mapping[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the values of wanted parameters, without those that are not in the model.
+        """Return the values of wanted parameters; parameters that are not in the model are left out.
 
         Args:
             study: The study.
@@ -281,9 +282,10 @@ class KBOSampler(BaseSampler):
     def _choose_apart(
         self, study: Study, trial: FrozenTrial, space: SearchSpace, request: Request
     ) -> dict[str, Any]:
-        """Return parameters apart from those of running trials, and store them.
+        """Choose parameters that take running trials into account, store them and return them.
 
-        They are chosen again if another worker chose meanwhile; of two at once, the later trial gives way.
+        They are chosen again if another worker has chosen in the meantime. If two workers choose at the same time, the
+        trial with the larger number chooses again.
         """
         params: dict[str, Any] = {}
         explanation = ""
@@ -306,7 +308,7 @@ class KBOSampler(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Store the constraints of ``constraints_func`` where Optuna and its samplers look for them."""
+        """Store the constraints of ``constraints_func`` in the way of Optuna's own samplers."""
         if self._constraints_func is not None:
             process_constraints(self._constraints_func, study, trial, state)
 
@@ -314,17 +316,17 @@ class KBOSampler(BaseSampler):
     def interval(
         self, study: Study, params: Mapping[str, Any], objective: int | None = None
     ) -> tuple[float, float, float] | None:
-        """Return lower bound, mean and upper bound of an objective (without noise); None while there is no bound.
+        """Return lower bound, mean and upper bound of an objective without its noise; None while there is no bound.
 
         Args:
             study: The study with the trials.
-            params: As in ``trial.params``; parameters that are left out have the value of ``was``, or the middle of
-                their range or the first choice.
+            params: Parameters as in ``trial.params``. A missing one has the value of ``was``, or otherwise the middle
+                of its range or the first choice.
             objective: The position of the objective in ``study.directions``, if there are several.
 
         Raises:
-            InvalidInput: A value that its distribution does not contain, a name that no trial has, none of the study's
-                parameters, or no such objective.
+            InvalidInput: A value is outside its distribution, no trial has a parameter of this name, all parameters of
+                the study are missing, or there is no such objective.
         """
         names = {name for trial in study.get_trials(deepcopy=False) for name in trial.params}
         unknown = [name for name in params if name not in names]
@@ -347,7 +349,7 @@ class KBOSampler(BaseSampler):
 
     @isolated
     def guarantee(self, study: Study) -> str:
-        """Return the assumptions and the guarantee of the bounds, in words."""
+        """Return the assumptions and the guarantee of the bounds, as text."""
         with self._lock:
             model = self.replayed(study)
             if model is None:
@@ -361,11 +363,11 @@ class KBOSampler(BaseSampler):
     def recommended(self, study: Study) -> FrozenTrial:
         """Return the complete trial with the best pessimistic bound, or the best value while there is no bound.
 
-        Under noise the best value is optimistically biased. Of trials with constraints it is the best of those that
-        keep them by their pessimistic bounds (``feasibility`` says how certain that is); if none does, the nearest.
-        It is inside the ranges that the latest trials share, and has none of the parameters that were dropped, as soon
-        as there is such a trial; ``study.best_trial`` may be any. Of several objectives it is the balanced trial of
-        ``front``.
+        With noise the best observed value is optimistically biased. With constraints, candidates are the trials whose
+        pessimistic bounds keep all constraints (``feasibility`` shows how certain that is); if there is none, the
+        closest trial is returned. As soon as there is a trial inside the ranges that the latest trials share, without
+        parameters that were dropped, such a trial is returned; ``study.best_trial`` may be outside. With several
+        objectives it is the balanced trial of ``front``.
 
         Raises:
             InvalidInput: No trial is complete.
@@ -383,9 +385,9 @@ class KBOSampler(BaseSampler):
 
     @isolated
     def front(self, study: Study) -> Front | None:
-        """Return the complete trials that no other dominates by their estimated true values, and the hypervolume.
+        """Return the front: the complete trials that no other dominates in estimated true values, and the hypervolume.
 
-        Its trials have the numbers and parameters of the study. None with one objective, and while there is no bound.
+        The trials have the numbers and parameters of the study. None with one objective, or while there is no bound.
         """
         with self._lock:
             model = self._present_of(study)
@@ -405,14 +407,14 @@ class KBOSampler(BaseSampler):
 
     @isolated
     def replayed(self, study: Study) -> Replay | None:
-        """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
+        """Return an optimiser of kbo after the finished trials; None if they have no parameters."""
         space = self.search_space(study)
         if space is None:
             return None
         return self._model_of(study, space)
 
     def search_space(self, study: Study) -> SearchSpace | None:
-        """Return the space of the model of the finished trials; None if they have no parameters."""
+        """Return the search space of the model of the finished trials; None if they have no parameters."""
         self._check_objectives(study)
         ranges = self._ranges(study)
         if not ranges.whole:
@@ -420,10 +422,10 @@ class KBOSampler(BaseSampler):
         return self._space_of(study, ranges)
 
     def _check_objectives(self, study: Study) -> tuple[Objective, ...]:
-        """Return the objectives of a study with several, none if there is one.
+        """Return the objectives of a study with several; an empty tuple if there is one.
 
         Raises:
-            InvalidInput: Method, setting or reference are not for them.
+            InvalidInput: The method, the setting or the reference does not suit the objectives.
         """
         objectives = several_objectives(study)
         reference_of(self._options["reference"], objectives)
@@ -442,12 +444,12 @@ class KBOSampler(BaseSampler):
         present: Mapping[str, BaseDistribution] | None = None,
         fixed_values: Mapping[str, Any] | None = None,
     ) -> Ranges:
-        """Return the ranges of finished and running trials, and log which trials and parameters the model lacks.
+        """Return the ranges of finished and running trials, and log trials and parameters that the model leaves out.
 
         Args:
             study: The study.
-            present: The ranges of a trial that is begun.
-            fixed_values: Values in that trial that this sampler does not choose.
+            present: The known ranges of the trial that begins.
+            fixed_values: Values of parameters in that trial that this sampler does not choose.
         """
         widened = not self._setting.certified
         ranges = ranges_of(begun(study), present, fixed_values, self.was, widened)
@@ -465,7 +467,7 @@ class KBOSampler(BaseSampler):
         return ranges
 
     def _warn_once(self, text: str) -> None:
-        """Log a warning that was not logged before."""
+        """Log a warning, unless it was logged before."""
         if text not in self._warnings:
             self._warnings.add(text)
             log.warning("KBOSampler: %s", text)
@@ -473,12 +475,12 @@ class KBOSampler(BaseSampler):
     def _space_of(
         self, study: Study, ranges: Ranges, wanted: Mapping[str, Any] | None = None
     ) -> SearchSpace:
-        """Return the space of the model, with the conditions that the trials show; certified models have none.
+        """Return the search space of the model, with the conditions found in the trials; a certified one has none.
 
         Args:
             study: The study.
             ranges: The ranges of the trials.
-            wanted: Parameters of a trial that is begun.
+            wanted: Parameters of the trial that begins.
         """
         if self._setting.certified:
             return SearchSpace(ranges.whole)
@@ -503,9 +505,10 @@ class KBOSampler(BaseSampler):
         return space
 
     def _present_of(self, study: Study) -> Replay | None:
-        """Return the optimiser after the finished trials, in the ranges that the latest trials share.
+        """Return the optimiser after the finished trials, with the ranges that the latest trials share.
 
-        None if there are no parameters. In the ranges of all trials while no complete trial is inside of those.
+        If no complete trial is inside these ranges, the ranges are those of all trials. None if there are no
+        parameters.
         """
         space = self.search_space(study)
         if space is None:
@@ -521,7 +524,7 @@ class KBOSampler(BaseSampler):
         return model._replace(optimizer=optimizer)
 
     def _model_of(self, study: Study, space: SearchSpace) -> Replay:
-        """Return the model of the finished trials: the last one with new trials added if these follow it."""
+        """Return the model of the finished trials; if possible, the last model is continued with the new trials."""
         trials = finished(study)
         if self._setting.certified:
             _check_complete(trials, space)
@@ -540,10 +543,10 @@ class KBOSampler(BaseSampler):
 
 
 def _quantity(objectives: Sequence[Objective], position: int | None) -> str:
-    """Return the name in the optimiser of one of several objectives, or of the only one.
+    """Return the name that the optimiser has for an objective: the one at the position, or the only one.
 
     Raises:
-        InvalidInput: There are several, and the position is missing or none of theirs.
+        InvalidInput: There are several, and the position is missing or too large.
     """
     if not objectives:
         return OBJECTIVE
@@ -554,7 +557,7 @@ def _quantity(objectives: Sequence[Objective], position: int | None) -> str:
 
 
 def _with_startup_trials(setting: Setting, n_startup_trials: int) -> Practical:
-    """Return the setting with a number of values before the first model."""
+    """Return the setting with ``n_startup_trials`` values before the first model."""
     if not isinstance(setting, Practical):
         raise InvalidInput(
             "n_startup_trials is for the practical setting: the certified one has a model from the first "
@@ -564,10 +567,10 @@ def _with_startup_trials(setting: Setting, n_startup_trials: int) -> Practical:
 
 
 def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
-    """Return the constraints.
+    """Return the constraints after a check.
 
     Raises:
-        InvalidInput: One is no limit of at most 0 on a measurement, or lacks numbers that the setting needs.
+        InvalidInput: A constraint is no limit of at most 0 on a measurement, or lacks numbers that the setting needs.
     """
     measured, wrong = measured_only(constraints)
     for constraint in measured:
@@ -584,10 +587,10 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
 
 
 def _check_first_ranges(ranges: Ranges) -> None:
-    """Check that the first trial with each parameter has its whole range.
+    """Check that the first trial with each parameter has the whole range of it.
 
     Raises:
-        InvalidInput: It has another range.
+        InvalidInput: The first trial has another range, or a parameter has no common range.
     """
     for name, reason in ranges.left_out.items():
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Distributions of Optuna as a space of kbo and back, and the parameters of a study in the space of its model."""
+"""Distributions of Optuna as a space of kbo and back, and the search space of a study for a model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kbo.space.constraints import in_words
 
 
 def from_distributions(distributions: Mapping[str, BaseDistribution]) -> Space:
-    """Return the space of distributions, such as those of a trial.
+    """Return the space of distributions, for example of ``trial.distributions``.
 
-    Choices become ``kbo.Choice``, and single values ``kbo.Fixed``.
+    A choice becomes a ``kbo.Choice``, and a single value a ``kbo.Fixed``.
 
     Raises:
-        InvalidInput: A choice of objects that are no numbers, text, booleans or None, or another kind of distribution.
+        InvalidInput: An option is no number, text, boolean or None, or a distribution is of another kind.
     """
     parameters: dict[str, Parameter] = {}
     for name, d in checks.instance("distributions", distributions, Mapping).items():
@@ -54,9 +54,9 @@ def _range(d: BaseDistribution) -> Parameter:
 
 
 def to_distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distributions of all parameters of a space, without its conditions, which ``suggest`` keeps.
+    """Return the distributions of all parameters of a space. Its conditions are lost; ``suggest`` keeps them.
 
-    Options with an order become choices, since Optuna has no such distribution.
+    A ``kbo.Ordinal`` becomes a choice, since Optuna has no distribution with an order.
 
     Raises:
         InvalidInput: The space has constraints.
@@ -83,14 +83,14 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
 
 
 def suggest(trial: BaseTrial, space: Space) -> Params:
-    """Suggest the parameters of a space that are active, parents first, in the objective of a study.
+    """Suggest the active parameters of a space, parents first, in the objective of a study.
 
     Args:
         trial: The trial.
         space: The space.
 
     Returns:
-        The params, as the objective of ``kbo.minimize`` gets them.
+        The params in the form that the objective of ``kbo.minimize`` gets.
 
     Example:
         >>> study.optimize(lambda trial: objective(suggest(trial, space)), n_trials=50)
@@ -117,27 +117,28 @@ def _suggested(trial: BaseTrial, name: str, d: BaseDistribution) -> Any:
 
 
 class SearchSpace:
-    """The distributions of a study as a space of kbo, of which a sampler makes a model.
+    """The distributions of a study as a space of kbo, for the model of a sampler.
 
-    Parameters, and so the columns of the features, are in the order of their names. Choices that ``kbo.Choice`` cannot
-    have, such as objects, are texts in the space of kbo.
+    Parameters, and so the feature columns, are sorted by name. Options that ``kbo.Choice`` cannot have, such as
+    objects, are texts in the space of kbo.
 
     Args:
         distributions: The distributions by name: at least one, and none of a single value.
-        conditions: Conditions on some of the parameters; see ``conditions_of``.
-        was: Values in trials that lack a parameter, by name.
-        needed: The parameters without which a trial has no place in the space.
-        dropped: The parameters that the latest trials lack.
+        conditions: The conditions by name; see ``conditions_of``.
+        was: By name, the value of a parameter in trials that lack it.
+        needed: Parameters that a trial must have; otherwise it has no place in the space.
+        dropped: Parameters that the latest trials lack.
 
     Attributes:
         distributions: The distributions, sorted by name.
         space: The space of kbo.
-        defaults: The values of parameters that a trial does not have: those of ``was``, otherwise the middle of the
-            range (on the logarithmic scale if it has one), or the first choice.
-        needed, dropped: As given.
+        defaults: By name, the value of a parameter in trials that lack it: the one of ``was``, or else the middle of
+            the range (on its own scale) or the first choice.
+        needed: The argument ``needed`` as a set.
+        dropped: The argument ``dropped``, sorted.
 
     Raises:
-        InvalidInput: A parameter that cannot be one of kbo, or a value of ``was`` outside its distribution.
+        InvalidInput: kbo has no such parameter, or a value of ``was`` is outside its distribution.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class SearchSpace:
         return Space(bounds)
 
     def within(self, ranges: Mapping[str, BaseDistribution]) -> Space:
-        """Return the space of some ranges, in which parameters that were dropped have their defaults."""
+        """Return the space with narrower ranges of some parameters; dropped parameters are fixed to their defaults."""
         parameters = dict(self.space.parameters)
         for name, d in ranges.items():
             if not isinstance(d, CategoricalDistribution):
@@ -188,10 +189,10 @@ class SearchSpace:
         return self._of(parameters)
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values in the space of kbo of the parameters that it has; others are ignored.
+        """Return parameters of Optuna as values in the space of kbo; parameters that it lacks are ignored.
 
         Raises:
-            InvalidInput: A value outside its distribution.
+            InvalidInput: A value is outside its distribution.
         """
         values: dict[str, Any] = {}
         for name, d in self.distributions.items():
@@ -210,7 +211,7 @@ class SearchSpace:
         return values
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of Optuna for values in the space of kbo, the inverse of ``encode``."""
+        """Return values in the space of kbo as parameters of Optuna, the inverse of ``encode``."""
         params: dict[str, Any] = {}
         for name, value in values.items():
             d = self.distributions[name]
@@ -220,7 +221,7 @@ class SearchSpace:
         return params
 
     def inside(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values as by ``encode``, without values outside their distributions."""
+        """Return the result of ``encode`` for the values that are inside their distributions."""
         values: dict[str, Any] = {}
         for name, value in params.items():
             with contextlib.suppress(InvalidInput):
@@ -228,10 +229,10 @@ class SearchSpace:
         return values
 
     def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the values as by ``encode``, with defaults for missing active parameters; None if all are missing.
+        """Return the result of ``encode`` with defaults for missing active parameters; None if all are missing.
 
         Raises:
-            InvalidInput: A value outside its distribution.
+            InvalidInput: A value is outside its distribution.
         """
         encoded = self.encode(params)
         if not encoded:
@@ -240,7 +241,7 @@ class SearchSpace:
         return {name: values[name] for name in self.space.active_names(values)}
 
     def complete_inside(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the values as by ``complete``; None also if one of them is outside its distribution."""
+        """Return the result of ``complete``; None also if a value is outside its distribution."""
         try:
             return self.complete(params)
         except InvalidInput:
@@ -248,7 +249,7 @@ class SearchSpace:
 
 
 def choice_of(d: CategoricalDistribution) -> Choice:
-    """Return the choice of a distribution, with texts as options where its own are not different plain values."""
+    """Return the choice for a distribution; its options become texts if they are not different plain values."""
     try:
         return Choice(d.choices)
     except InvalidInput:
@@ -261,15 +262,17 @@ def choice_of(d: CategoricalDistribution) -> Choice:
 def conditions_of(
     trials: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]
 ) -> dict[str, Condition]:
-    """Return the conditions on parameters that complete trials have exactly where an earlier choice has certain values.
+    """Return the conditions that the complete trials show.
+
+    A parameter is conditional if complete trials have it exactly when a choice suggested before has certain values.
 
     Args:
-        trials: The finished trials; those that failed or were pruned may have ended before a parameter was suggested.
+        trials: The finished trials. Only complete ones count: others may have ended before a parameter was suggested.
         distributions: The parameters, in any order.
 
     Returns:
-        The condition of each such parameter: of the parents that explain it, the one that was suggested first, and its
-        values, in the space of kbo, with which the parameter was seen.
+        By name, the condition of each conditional parameter. If several parents explain it, the parent is the one that
+        was suggested first. The values are the parent's values in trials with the parameter, in the space of kbo.
     """
     complete = [trial.params for trial in trials if trial.state == TrialState.COMPLETE]
     suggested: dict[str, BaseDistribution] = {}  # in the order of their first suggestions
@@ -287,7 +290,7 @@ def conditions_of(
 def _condition(
     name: str, earlier: Mapping[str, BaseDistribution], complete: Sequence[Mapping[str, Any]]
 ) -> Condition | None:
-    """Return the condition that explains which trials have a parameter; None if all have it or no condition does.
+    """Return the condition that explains which trials have a parameter; None if all have it, or none explains it.
 
     Args:
         name: The name of the parameter.

@@ -1,4 +1,4 @@
-"""The trials of a study as data of an optimiser of kbo, and the attributes that a sampler stores with them."""
+"""The trials of a study as data for an optimiser of kbo, and the attributes that a sampler stores in the study."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from kbo.optimize.run.trials import in_words, out_of_order
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 _CHOSEN = "kbo:chosen"
-"""System attribute of a trial: the parameters chosen for it, before the objective requests them."""
+"""System attribute of a trial: the parameters chosen for it, stored before the objective requests them."""
 
 _EXPLANATION = "kbo:explanation"
-"""System attribute of a trial: the reason why it has its parameters, in words."""
+"""System attribute of a trial: the explanation of the choice of its parameters, as text."""
 
 _STUDY = "kbo:study:"
-"""Prefix of the system attributes of a study that name it, one for each sampler that found none."""
+"""Prefix of the system attribute that names a study; samplers that start at the same time may store several names."""
 
 _PROPOSED = "kbo:proposed"
-"""System attribute of a trial that was proposed in a study: a name of the study, and the number of the trial there.
+"""System attribute of a trial that KBOSampler proposed: a name of the study, and the number of the trial in it.
 
-Copies of the trial in other studies keep it.
+A copy of the trial in another study keeps it, and so is recognised as a copy.
 """
 
 
 def several_objectives(study: Study) -> tuple[Objective, ...]:
-    """Return the objectives of a study with several; none if there is one.
+    """Return the objectives of a study with several; an empty tuple if there is one.
 
-    They have the names of ``study.set_metric_names``, otherwise "values_0", "values_1" and so on, as in
+    Their names are those of ``study.set_metric_names``, otherwise "values_0", "values_1" and so on, as in
     ``study.trials_dataframe()``.
 
     Raises:
-        InvalidInput: Two have one name, or one has a name that kbo needs.
+        InvalidInput: Two objectives have the same name, or one has a name that kbo reserves.
     """
     if len(study.directions) == 1:
         return ()
@@ -83,12 +83,12 @@ def _running(study: Study) -> list[FrozenTrial]:
 def ended(
     trial: FrozenTrial, search_space: SearchSpace, objectives: Sequence[Objective]
 ) -> Ended | None:
-    """Return a finished trial; None if it lacks a parameter that is needed, all parameters, or has a value outside.
+    """Return a finished trial; None if a needed parameter or all are missing, or a value is outside its distribution.
 
     Args:
         trial: The trial.
         search_space: The space of the model.
-        objectives: The objectives of the study if there are several.
+        objectives: The objectives of the study, if there are several.
     """
     values = search_space.complete_inside(trial.params)
     if values is None or search_space.needed - trial.params.keys():
@@ -101,7 +101,7 @@ def ended(
         for objective, further_value in zip(objectives[1:], trial_values[1:], strict=True):
             measured[objective.name] = further_value
     error = trial.user_attrs.get(SEM)
-    if isinstance(error, float | int) and 0 <= error < math.inf:  # NaN if it is not known
+    if isinstance(error, float | int) and 0 <= error < math.inf:  # NaN means unknown
         measured[SEM] = float(error)
     reports = []
     for step, reported in sorted(trial.intermediate_values.items()):
@@ -123,15 +123,15 @@ def _values_of(trial: FrozenTrial) -> list[float] | None:
 def constraints_of(
     trials: Iterable[FrozenTrial], known: Sequence[Constraint], objectives: Sequence[Objective]
 ) -> list[Constraint]:
-    """Return the constraints of complete trials, feasible at values of at most 0.
+    """Return the constraints that complete trials have; values of at most 0 are feasible.
 
     Args:
         trials: The trials.
-        known: The constraints of which the sampler has more than the name; they come first, the others by their names.
-        objectives: The objectives of the study if there are several.
+        known: The constraints that the sampler was given; they come first, and the others are sorted by name.
+        objectives: The objectives of the study, if there are several.
 
     Raises:
-        InvalidInput: A constraint has the name of the value, or of one of several objectives.
+        InvalidInput: A constraint has the name of the value or of an objective.
     """
     names: set[str] = set()
     for trial in trials:
@@ -147,7 +147,7 @@ def constraints_of(
 
 
 def selected(study: Study) -> list[str]:
-    """Return the ways in which the noise may have decided which values there are (``kbo.optimize.run.trials``)."""
+    """Return the ways in which noise may have selected the data (``kbo.optimize.run.trials``)."""
     trials = finished(study)
     names = _names(study)
     n_lost = 0
@@ -168,9 +168,9 @@ def selected(study: Study) -> list[str]:
 def pending_values(
     study: Study, search_space: SearchSpace, trial: FrozenTrial
 ) -> dict[int, dict[str, Any]]:
-    """Return the values that running trials other than ``trial`` evaluate, by the numbers of the trials.
+    """Return the parameters of running trials other than ``trial``, by number, as values in the space of kbo.
 
-    Values that the objective has not requested yet are those that were chosen for the trial.
+    A parameter that the objective has not requested yet has the value that was chosen for it.
     """
     pending: dict[int, dict[str, Any]] = {}
     for other in _running(study):
@@ -182,12 +182,12 @@ def pending_values(
 
 
 def enqueued(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the parameters that ``enqueue_trial`` gave."""
+    """Return the parameters that ``enqueue_trial`` fixed for a trial."""
     return trial.system_attrs.get("fixed_params", {})
 
 
 def chosen(trial: FrozenTrial, search_space: SearchSpace) -> dict[str, Any]:
-    """Return the parameters that were chosen for a trial, also those that the objective has not requested yet."""
+    """Return the parameters that were chosen for a trial, also if the objective has not requested them yet."""
     internal = trial.system_attrs.get(_CHOSEN, {})
     params: dict[str, Any] = {}
     for name, d in search_space.distributions.items():
@@ -203,7 +203,7 @@ def publish(
     params: Mapping[str, Any],
     explanation: str,
 ) -> None:
-    """Store the parameters that were chosen for a trial, for other workers to see, and why they were chosen."""
+    """Store the parameters that were chosen for a trial, for other workers, and the explanation of the choice."""
     internal: dict[str, float] = {}
     for name, value in params.items():
         internal[name] = search_space.distributions[name].to_internal_repr(value)
@@ -213,7 +213,7 @@ def publish(
 
 
 def mark(study: Study, trial: FrozenTrial) -> None:
-    """Store that a trial was proposed in this study, before it has a value."""
+    """Mark a trial, before it has a value, as proposed in this study."""
     names = _names(study)
     if not names:
         names = [f"{_STUDY}{secrets.token_hex(8)}"]
@@ -222,5 +222,5 @@ def mark(study: Study, trial: FrozenTrial) -> None:
 
 
 def _names(study: Study) -> list[str]:
-    """Return the names of a study for marks of trials."""
+    """Return the names of a study that its marked trials have."""
     return [name for name in attributes_of(study) if name.startswith(_STUDY)]

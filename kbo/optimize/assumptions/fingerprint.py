@@ -1,4 +1,4 @@
-"""Fingerprints of kernels, by which a journal knows that it is continued with the same one."""
+"""Fingerprints of kernels: a journal holds them, so that no other kernel continues its run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NO_NUMBERS = ("training", "ard_num_dims")
 
 
 def fingerprint(kernel: Kernel, columns: int) -> str:
-    """Return a text that is equal for kernels of the same classes, parameters and values, to eight digits.
+    """Return the fingerprint of a kernel: equal for the same classes, parameters and values, to eight decimals.
 
-    Kernels whose lengthscales are much shorter than the distances of points have the same values at random points
-    [16 columns], so parameters count as well. Journals of kbo 0.14 and before have the values alone.
+    The values are those at random points [16 columns]. Kernels with very short lengthscales have the same values there,
+    so the parameters count as well. Journals of kbo 0.14 and before have the values alone.
     """
     X = torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     try:
@@ -34,7 +34,7 @@ def fingerprint(kernel: Kernel, columns: int) -> str:
 
 
 def _text_of(kernel: Kernel) -> str:
-    """Return the classes of a kernel and its parts, their numbers, parameters and buffers, as text."""
+    """Return the classes, numbers, parameters and buffers of a kernel and its parts, as text."""
     texts = []
     for name, module in copy.deepcopy(kernel).double().named_modules():
         if not isinstance(module, Kernel):
@@ -48,7 +48,7 @@ def _text_of(kernel: Kernel) -> str:
 
 
 def _plain_attributes(kernel: Kernel) -> list[tuple[str, Any]]:
-    """Return names and values of the numbers and texts of a kernel that may change its values, sorted."""
+    """Return the public numbers and texts of a kernel that may change its values, sorted by name."""
     attributes = []
     for name, value in vars(kernel).items():
         is_public = not name.startswith("_") and name not in _NO_NUMBERS
@@ -58,7 +58,7 @@ def _plain_attributes(kernel: Kernel) -> list[tuple[str, Any]]:
 
 
 def _digits(values: Tensor) -> str:
-    """Return numbers as text, with eight digits after the first."""
+    """Return numbers as text, with eight decimals."""
     return " ".join(f"{value:.8e}" for value in values.flatten().tolist())
 
 

@@ -1,4 +1,4 @@
-"""Hypotheses about the objective: kernel, noise level and norm bound, of which a list can be given."""
+"""Hypotheses about the objective (kernel, noise level and norm bound), and a list of them for smooth objectives."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from kbo.regression import KernelRidge
 T = TypeVar("T")
 
 KERNELS = {"kernel", "hypotheses"}
-"""Entries of a quantity in a header that have fingerprints of kernels."""
+"""Entries in the header of a journal that hold fingerprints of kernels."""
 
 _FACTOR = 2.0
-"""Norm bounds that are proposed, in norms of a cosine."""
+"""Proposed norm bounds, in units of the norm of a cosine."""
 
 _N_GRID = 256
-"""Number of points on which that norm is computed."""
+"""Number of points with which that norm is computed."""
 
 _TINY = 1e-10
-"""The ridge with which it is computed."""
+"""The ridge with which that norm is computed."""
 
 
 class _Copied:
@@ -46,11 +46,11 @@ class _Copied:
 def _copied(value: Any) -> Any:
     if isinstance(value, Kernel):
         return copy.deepcopy(value)
-    return value  # will be refused
+    return value  # no kernel: the checks refuse it
 
 
 def owns_kernel(cls: type[T]) -> type[T]:
-    """Let a frozen dataclass have a kernel that nobody else can change, since copies and saved runs rest on it."""
+    """Make a frozen dataclass own its kernel: later changes by the caller have no effect on copies and saved runs."""
     owned: dict[str, Any] = {
         "kernel": _Copied(),
         "__eq__": lambda self, other: type(self) is type(other) and vars(self) == vars(other),
@@ -110,12 +110,12 @@ class Hypothesis:
 def checked_kernel(
     given: Any, owner: str, numbers: Mapping[str, Any]
 ) -> Kernel | tuple[Hypothesis, ...]:
-    """Return a kernel, or a list of hypotheses as a tuple.
+    """Return the checked argument ``kernel``: a kernel, or the hypotheses of a list as a tuple.
 
     Args:
         given: The kernel or the list.
-        owner: The class whose argument it is.
-        numbers: The other arguments of the class that a hypothesis has instead.
+        owner: The name of the class that has the argument.
+        numbers: The arguments of the class that each hypothesis states itself, and which must then be None.
 
     Raises:
         InvalidInput: Neither a kernel nor a list of hypotheses, or a number is given besides the list.
@@ -131,7 +131,7 @@ def checked_kernel(
 
 
 def kernel_description(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
-    """Return a kernel, or hypotheses, as plain JSON values; kernels by their fingerprints on some columns."""
+    """Return a kernel, or hypotheses, as plain JSON values, with fingerprints in place of kernels."""
     if isinstance(kernel, Kernel):
         return {"kernel": fingerprint(kernel, columns)}
     hypotheses = []
@@ -153,18 +153,18 @@ def hypotheses(
 ) -> list[Hypothesis]:
     """Return hypotheses for a smooth objective: Matern 5/2 kernels of some lengthscales, each with a norm bound.
 
-    The norm bound of a lengthscale is twice the norm of a cosine with ``turns`` turning points. The kernels have the
-    variance ``size ** 2``, so the bounds follow the units of the objective. How to choose size and turns, and what they
-    assume: docs/guide.md, "Which method".
+    The norm bound for a lengthscale is twice the norm of a cosine with ``turns`` turning points. The kernels have the
+    variance ``size ** 2``, so the bounds follow the units of the objective. docs/guide.md, "Which method", says how to
+    choose size and turns, and what they assume.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise.
-        size: The largest absolute value that the objective has, about. It should be measured from a typical value,
-            which the objective can return less.
-        turns: How often the objective turns between rising and falling along a parameter, at most: 0 if it only rises
+        size: About the largest absolute value of the objective. The prior mean is 0, so let the objective return its
+            value less a typical value.
+        turns: The largest number of turns between rising and falling along a parameter: 0 if the objective only rises
             or falls, 1 for a valley or a hill.
         lengthscales: Lengthscales, in units of the ranges of the parameters.
-        norms: Norm bounds in place of these, in units of ``size``, one for each lengthscale.
+        norms: Other norm bounds, in units of ``size``, one for each lengthscale.
 
     Raises:
         InvalidInput: A number that is not positive, or lists that are empty or of different lengths.
@@ -189,7 +189,7 @@ def hypotheses(
 
 
 def _check_lists(lengthscales: Sequence[float], norms: Sequence[float] | None) -> None:
-    """Raise InvalidInput unless there is a lengthscale, and a norm for each if there are norms."""
+    """Raise InvalidInput if there is no lengthscale, or if norms are given but not one for each lengthscale."""
     for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
         if values is None:
             continue
@@ -202,9 +202,10 @@ def _check_lists(lengthscales: Sequence[float], norms: Sequence[float] | None) -
 
 
 def _norm_of_cosine(kernel: Kernel, turns: int) -> float:
-    """Return the RKHS norm of cos(pi (turns + 1) x) on [0, 1], which turns so often between rising and falling.
+    """Return the RKHS norm of cos(pi (turns + 1) x) on [0, 1], which has ``turns`` turning points.
 
-    It is the norm of the interpolant of its values f on a grid: sqrt(f' (K + ridge I)^-1 f), with a tiny ridge.
+    It is approximated by the norm of the interpolant of its values f on a grid: sqrt(f' (K + ridge I)^-1 f), with a
+    tiny ridge.
     """
     x = torch.linspace(0, 1, _N_GRID, dtype=torch.float64).unsqueeze(-1)
     cosine = torch.cos(math.pi * (turns + 1) * x[:, 0])

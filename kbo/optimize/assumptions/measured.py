@@ -1,4 +1,4 @@
-"""A quantity that the objective function measures, with the assumptions about it."""
+"""A quantity that the objective function measures, with the assumptions about it: the base of limits and objectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbo.optimize.assumptions.hypotheses import Hypothesis, checked_kernel, owns
 @owns_kernel
 @dataclass(frozen=True, eq=False)
 class Measured(ABC):
-    """A measured quantity: arguments as for ``Constraint``, which limits it, and ``Objective``, which optimises it.
+    """A measured quantity; arguments as for its subclasses ``Constraint`` (a limit) and ``Objective`` (a goal).
 
     Attributes:
         kind: The role of the quantity, in messages.
@@ -31,10 +31,11 @@ class Measured(ABC):
     kind: ClassVar[str]
 
     def check_assumptions(self) -> None:
-        """Check and convert the assumptions, each if it is given.
+        """Check and convert the assumptions that are given.
 
         Raises:
-            InvalidInput: A number out of its range, no kernel, or numbers besides a list of hypotheses.
+            InvalidInput: A number out of its range, something that is no kernel, or numbers besides a list of
+                hypotheses.
         """
         noise_std = checks.maybe(checks.non_negative, "noise_std", self.noise_std)
         norm_bound = checks.maybe(checks.positive, "norm_bound", self.norm_bound)
@@ -57,19 +58,19 @@ class Measured(ABC):
 
     @property
     def limit(self) -> float | None:
-        """The limit that the quantity, larger values better, must reach; None without one."""
+        """The limit that the quantity must reach, with the sign for which larger is better; None without one."""
         return None
 
     @abstractmethod
     def in_code(self, assumptions: str) -> str:
-        """Return the argument of ``kbo.minimize`` that gives the quantity some assumptions, as an example in messages.
+        """Return the argument of ``kbo.minimize`` that states the quantity with some assumptions, for messages.
 
         Args:
             assumptions: The assumptions as arguments, such as "norm_bound=2.0".
         """
 
     def describe(self) -> dict[str, Any]:
-        """Return the numbers as plain JSON values, without the kernel."""
+        """Return the name and the numbers as plain JSON values, without the kernel."""
         return {
             name: value
             for name, value in vars(self).items()

@@ -1,4 +1,4 @@
-"""Whether certified bounds go on in another space: only if the kernel stays the same function of the parameters."""
+"""Certified bounds after a change of the space: they hold if the kernel stays the same function of the parameters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kbo.space import Space
 
 
 def check_bounds_go_on(method: str, former: Space, space: Space) -> None:
-    """Raise InvalidInput unless the certified bounds of a method go on from one space to another.
+    """Raise InvalidInput unless the certified bounds of a method still hold after a change of the space.
 
     Args:
         method: The name of the method.
-        former: The space so far.
+        former: The space before the change.
         space: The new space.
     """
     if methods.get(method).fixed_kernel:
@@ -24,7 +24,7 @@ def check_bounds_go_on(method: str, former: Space, space: Space) -> None:
 
 
 def check_same_kernel(former: Space, space: Space) -> None:
-    """Raise InvalidInput unless the features of params are the same in two spaces, and so is every kernel of them."""
+    """Raise InvalidInput unless parameters have the same features in two spaces: then kernels are the same, too."""
     reasons = []
     if space.labels != former.labels:
         reasons.append(f"it compares {space.labels} in place of {former.labels}")

@@ -20,19 +20,21 @@ _ADVICE = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Constraint(Measured):
-    """A limit on a quantity that every trial measures, or on the objective itself.
+    """A limit on a quantity that every trial measures, or on the value of the objective.
 
-    The objective returns ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``.
+    The objective function returns ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``.
 
     Args:
         name: The name of the quantity; "objective" for the value of the objective.
-        upper: The quantity, without noise, is to be at most this.
-        lower: Or at least this.
-        noise_std: In the certified setting the sub-Gaussian constant of its noise, which is needed unless the method
+        upper: The largest value that the quantity, without noise, may have.
+        lower: The least value that it may have. Give one of the two limits.
+        noise_std: Noise of the quantity. In the certified setting its sub-Gaussian constant, needed unless the method
             bounds it online; in the practical setting its standard deviation, if it is known.
-        norm_bound: Bound of its RKHS norm, needed in the certified setting, and only there; its prior mean is 0.
-        kernel: Its kernel in the certified setting, which is copied; by default that of the objective. Or a list of
-            ``kbo.Hypothesis``, without the two numbers: the bounds hold if one of them is true.
+        norm_bound: Bound of the RKHS norm of the quantity, whose prior mean is 0. Needed in the certified setting, and
+            only there.
+        kernel: Kernel of the quantity in the certified setting, which is copied; by default that of the objective. Or a
+            list of ``kbo.Hypothesis``, without ``noise_std`` and ``norm_bound``: the bounds hold if one hypothesis is
+            true.
 
     Raises:
         InvalidInput: Not exactly one limit, or a number out of its range.
@@ -53,7 +55,7 @@ class Constraint(Measured):
             self._check()
 
     def _check(self) -> None:
-        """Raise InvalidInput unless there is one limit, and the assumptions can be used; make numbers of them."""
+        """Check and convert the limit and the assumptions; raise InvalidInput unless there is exactly one limit."""
         if (self.upper is None) == (self.lower is None):
             upper = checks.shown(self.upper)
             lower = checks.shown(self.lower)
@@ -91,7 +93,7 @@ class Constraint(Measured):
 
     @property
     def sign(self) -> int:
-        """1 for a lower limit and -1 for an upper one: ``sign`` times the quantity is to be large."""
+        """1 for a lower limit and -1 for an upper one: ``sign`` times the quantity must be large."""
         return -1 if self.upper is not None else 1
 
     @property
@@ -111,7 +113,7 @@ class Constraint(Measured):
 
 
 def measured_only(constraints: Any) -> tuple[list[Constraint], list[Any]]:
-    """Return the constraints on measured quantities in an argument ``constraints``, and those on parameters.
+    """Divide an argument ``constraints`` into the limits on measured quantities and the constraints on parameters.
 
     Raises:
         InvalidInput: Not a list, an entry of another kind, or two constraints of one name.

@@ -1,15 +1,15 @@
-"""Constraints on measured quantities in the search and in the recommendation.
+"""Limits on measured quantities in the search, the recommendation and the report.
 
-Every quantity g with a limit has a surrogate of its own, like the objective. Its slack is ``sign g(x) - limit``, at
-least 0 where the limit is kept. With bounds of ``sign g``
+Every quantity g with a limit has its own surrogate, like the objective. Its slack ``sign g(x) - limit`` is at least 0
+where the limit is kept. If the bounds of ``sign g`` hold, the limit is
 
-    lower(x) - limit    at least 0: the limit is kept, if the bounds hold
-    upper(x) - limit    negative: it is broken, if the bounds hold
+    kept      where lower(x) - limit is at least 0
+    broken    where upper(x) - limit is negative
 
-In the certified setting the next point is the best by the rule of the objective among those where every constraint is
-possibly kept (optimism over the optimistic feasible set: CONFIG, Xu et al. 2023, Alg. 1). If there is none, it is the
-point nearest to that. In the practical setting the log-probability that all are kept is added to the upper bound.
-Both rules, and the theorem about the first: docs/theory/constraints.md.
+In the certified setting the next point maximises the rule of the objective over the points that possibly keep every
+limit (optimism over the optimistic feasible set: CONFIG, Xu et al. 2023, Alg. 1). If there is no such point, the one
+nearest to keeping the limits is taken. In the practical setting the log-probability that all are kept is added to the
+upper bound. docs/theory/constraints.md has both rules, and the theorem about the first.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class ConstraintSurrogate(NamedTuple):
 
 @dataclass(frozen=True)
 class Feasibility:
-    """Bounds of the measured quantities at the recommended parameters, and whether these keep the limits.
+    """Bounds of the measured quantities at the recommended parameters, and whether they keep the limits.
 
     Attributes:
         constraints: The constraints.
-        bounds: Lower bound, mean and upper bound of each quantity, by its name. Where the quantity has no noise, and
-            while there is no bound, all three are the measured value.
+        bounds: Lower bound, mean and upper bound of each quantity, by name. All three are the measured value if the
+            quantity has no noise, and while there is no bound.
         kept: Whether the pessimistic bounds of all quantities are within their limits.
         probability: If ``certified``, the probability with which all bounds hold. In the practical setting the
-            probability that all limits are kept, by the fitted models, which is no guarantee. Else None.
+            probability by the fitted models that all limits are kept, which is no guarantee. Otherwise None.
         certified: Whether the bounds are proved under the given assumptions.
     """
 
@@ -68,7 +68,7 @@ class Feasibility:
 
 
 def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
-    """Return the limits, with the reported bounds of their quantities; without the constraints that have no bound."""
+    """Return the limits with the reported bounds of their quantities; constraints without a bound are left out."""
     bounded = []
     for entry in surrogates:
         confidence = entry.surrogate.reported
@@ -80,7 +80,7 @@ def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
 def probably_feasible(
     space: Space, surrogates: Sequence[ConstraintSurrogate], units: Tensor
 ) -> Tensor:
-    """Return True at the points [n P] of the unit cube that keep each constraint with a probability of a half, [n]."""
+    """Return whether points [n P] of the unit cube keep each constraint with a probability of at least 1/2, [n]."""
     feasible = space.satisfies(units)
     for entry in surrogates:
         latest = entry.surrogate.latest
@@ -96,7 +96,7 @@ def preferred(
     features: Tensor,
     trials: Sequence[Trial],
 ) -> Tensor:
-    """Return scores [n] of completed trials by which those that keep all limits, by lower bounds, come first.
+    """Return scores [n] of completed trials in which trials that keep all limits, by their lower bounds, come first.
 
     Args:
         score: The scores [n] without constraints.
@@ -132,13 +132,13 @@ def feasibility(
     """Return the feasibility of a completed trial.
 
     Args:
-        delta: The probability with which certified bounds may fail; None in the practical setting.
+        delta: The probability, at most, that certified bounds fail; None in the practical setting.
         constraints: The constraints.
-        undecided: The constraints that the assumptions alone do not decide.
-        surrogates: The constraints that have a surrogate, with it.
+        undecided: The constraints that the assumptions alone do not prove to be kept everywhere.
+        surrogates: The constraints that have a surrogate, with their surrogates.
         best: The trial.
         features: The features [1 D] of the trial.
-        ways: Ways in which the noise may have decided which values there are, in words.
+        ways: Ways in which the noise may have decided which values were observed, in words.
     """
     bounds = {}
     for constraint in constraints:

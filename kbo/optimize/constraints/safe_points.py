@@ -1,4 +1,4 @@
-"""The points that are certain to keep all limits, after the trials of a run with the setting ``kbo.Safe``."""
+"""The safe points of a run with the setting ``kbo.Safe``: those that are certain to keep all limits."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.space import Space
 
 MOST_POINTS = 100_000
-"""Largest number of points of a finite space that are all examined."""
+"""Largest number of points of a finite space whose points are all examined."""
 
 
 class SafePoints:
-    """What is known after the trials so far about the points that are certain to keep all limits.
+    """The safe points after the trials so far: those that are certain to keep all limits.
 
-    Points become safe by proved bounds alone, and stay safe. In a finite space of at most 100 000 points all are
-    examined; in others ``safe_set`` examines the points that it is given.
+    Points become safe by proved bounds alone, and stay safe. In a finite space of at most 100 000 points all points are
+    examined; in other spaces ``safe_set`` examines given points.
 
     Args:
         space: The space.
         start: Parameters that are known to be safe.
-        n_limits: Number of limits that the assumptions alone do not decide.
+        n_limits: Number of limits that the assumptions alone do not prove to be kept everywhere.
 
     Attributes:
         space: As given.
         start: The points [s P] of the unit cube that are known to be safe.
-        limits: The limits with the last bounds that were proved; none before the first.
-        refutation: The error that says why the assumptions are wrong; None as long as they may be right.
+        limits: The limits with the last proved bounds of their quantities; empty before the first.
+        refutation: The error that says why the assumptions are wrong; None while they may be right.
         all_points: All points [N P] of a small finite space, and the safe set among them; None for other spaces.
 
     Raises:
@@ -68,7 +68,7 @@ class SafePoints:
             self.all_points = points, self.safe_set(points)
 
     def learn(self, surrogates: Sequence[ConstraintSurrogate]) -> None:
-        """Add the points that are certain to be safe by the bounds after a trial, if all these are proved.
+        """Add the points that are safe by the bounds after a trial, if the bounds of all limits are proved.
 
         Args:
             surrogates: The constraints with their surrogates.
@@ -81,12 +81,12 @@ class SafePoints:
             return
         try:
             self._update(surrogates)
-        except RefutedAssumptions as error:  # nothing is evaluated any more, whoever asks
+        except RefutedAssumptions as error:  # kept, so that no later trial begins
             self.refutation = error
             raise
 
     def _update(self, surrogates: Sequence[ConstraintSurrogate]) -> None:
-        """Replace the bounds, add the points that are safe by them, and check that each start still may be safe."""
+        """Replace the bounds, add the points that are safe by them, and check that each start may still be safe."""
         self.limits = limits(surrogates)
         if self.all_points is not None:
             _, safe_set = self.all_points
@@ -110,7 +110,7 @@ class SafePoints:
         return self.all_points is not None
 
     def safe_set(self, units: Tensor) -> SafeSet:
-        """Return the safe set among points [n P]: the starts, and the points that are certain by the last bounds."""
+        """Return the safe set among points [n P]: the starts, and the points that are safe by the last bounds."""
         is_start = among(units, self.start).to(self.space.device)
         safe_set = SafeSet(self.space.features(units), is_start)
         if self.limits:
@@ -118,7 +118,7 @@ class SafePoints:
         return safe_set
 
     def is_quickly_safe(self, units: Tensor) -> Tensor:
-        """Return whether points [n P] are starts, or keep all limits by a bound that is quick to compute, [n]."""
+        """Return whether points [n P] are safe by a bound that is quick to compute, or are starts, [n]."""
         is_start = among(units, self.start)
         if not self.limits:
             return is_start

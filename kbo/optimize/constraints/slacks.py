@@ -1,7 +1,7 @@
-"""Slacks of limits: by how much quantities keep their limits, negative where they break them.
+"""Slacks of limits: by how much a quantity keeps its limit; negative where it breaks the limit.
 
-Bounds of a quantity bound its slack. Slacks of several quantities are compared in units of their prior standard
-deviations (``slack_unit``).
+The bounds of a quantity give bounds of its slack. Slacks of several quantities are compared in units of their prior
+standard deviations (``slack_unit``).
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _BROKEN = -1e300
 """Largest score of a point that breaks a limit, below those of all other points. A larger violation has a lower one."""
 
 _N_POINTS = 16
-"""Number of random points of which the largest prior standard deviation is the unit of a slack."""
+"""Number of random points whose largest prior standard deviation is the unit of a slack."""
 
 LEAST_STD = 1e-9
-"""Least standard deviation of a quantity, at points where it is known."""
+"""Least standard deviation of a quantity in divisions; smaller ones, at known points, are raised to it."""
 
 
 def upper_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest upper bound [...] of a slack at features X [... D], in slack units.
+    """Return the smallest upper bound [...] of the slacks of several limits at features X [... D], in slack units.
 
-    Where it is negative, a limit is broken if the bounds hold.
+    If the bounds hold, some limit is broken where it is negative.
     """
     return _smallest([limit.possible(X) for limit in limits], limits, X)
 
 
 def lower_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest lower bound [...] of a slack at features X [... D], in slack units.
+    """Return the smallest lower bound [...] of the slacks of several limits at features X [... D], in slack units.
 
-    Where it is at least 0, all limits are kept if the bounds hold.
+    If the bounds hold, all limits are kept where it is at least 0.
     """
     return _smallest([limit.certain(X) for limit in limits], limits, X)
 
 
 def _smallest(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest [...] of the slacks [...] of several limits at features X [... D], in slack units."""
+    """Return the smallest slack [...] of several limits at features X [... D], each divided by its slack unit."""
     scaled = []
     for slack, limit in zip(slacks, limits, strict=True):
         scaled.append(slack / slack_unit(limit.state, X))
@@ -50,13 +50,13 @@ def _smallest(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> T
 
 
 def slack_unit(posterior: Posterior, X: Tensor) -> Tensor:
-    """Return the unit [] in which slacks of a quantity are compared: the largest of some prior standard deviations.
+    """Return the unit [] of the slack of a quantity: its largest prior standard deviation at some random points.
 
-    The prior standard deviation at the point itself would not do: it may be 0 there. The unit is 1 if it is 0 at all.
+    The prior standard deviation at the point itself may be 0, so it is no unit. The unit is 1 if all of them are 0.
 
     Args:
         posterior: The posterior of the quantity.
-        X: Features [... D], of which the number D is used.
+        X: Features [... D]; only their number D is used.
     """
     generator = torch.Generator().manual_seed(0)
     points = torch.rand(_N_POINTS, X.shape[-1], generator=generator, dtype=torch.float64)
@@ -65,15 +65,15 @@ def slack_unit(posterior: Posterior, X: Tensor) -> Tensor:
 
 
 def feasible_first(score: Tensor, slack: Tensor) -> Tensor:
-    """Return the scores [n]; where the slack [n] is negative, scores below all others, in the order of the slack."""
+    """Return the scores [n] with those of negative slack [n] replaced: they come last, in the order of their slacks."""
     not_nan(score, "score")
     return torch.where(slack >= 0, score, _BROKEN * (1 - slack.clamp_max(0)))
 
 
 def log_probability(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the log-probability [...] that all lower limits are kept at features X [... D], by the posteriors.
+    """Return the log-probability [...] by the posteriors that all lower limits are kept at features X [... D].
 
-    sum_i log Phi((mean_i - lower_i) / std_i),   quantities independent
+    sum_i log Phi((mean_i - lower_i) / std_i), where the quantities are independent
     """
     total = X.new_zeros(X.shape[:-1])
     for limit in limits:

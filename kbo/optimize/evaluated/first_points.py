@@ -1,4 +1,4 @@
-"""Points that the first trials of a run have: ``try_first``."""
+"""The points of the first trials of a run: the argument ``try_first`` of ``minimize``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kbo.space import Space
 
 
 def first_points(try_first: Any, space: Space) -> list[dict[str, Any]]:
-    """Return for each of the points to try first the context or choices with which its trial begins.
+    """Return the context or the choices with which the trial of each point to try first begins.
 
     Args:
-        try_first: A list of parameters, or of dicts with some of them (by index where the bounds are a list).
+        try_first: A list of parameters, which may be incomplete dicts by name (by index where the bounds are a list).
         space: The search space.
 
     Raises:
@@ -35,7 +35,7 @@ def first_points(try_first: Any, space: Space) -> list[dict[str, Any]]:
 
 
 def _point(params: Any, space: Space) -> dict[str, Any]:
-    """Return the context, or the one choice if they are complete, with which a trial has these parameters.
+    """Return the arguments of ``Subspace`` for some parameters: one choice if they are complete, else a context.
 
     Raises:
         InvalidInput: The parameters do not fit the space.
@@ -53,7 +53,7 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
 
 
 def _check_names(params: Mapping[Any, Any], space: Space) -> None:
-    """Raise InvalidInput if parameters by name have one that the space lacks."""
+    """Raise InvalidInput if a name among the parameters is not in the space."""
     if not space.named:
         return
     names = [*space.parameters, *space.constants]
@@ -70,7 +70,7 @@ def _check_names(params: Mapping[Any, Any], space: Space) -> None:
 
 
 def _check_values(params: Mapping[Any, Any], space: Space) -> None:
-    """Raise InvalidInput if parameters by name, or by index where the bounds are a list, have an unfit value."""
+    """Raise InvalidInput if a value of the parameters does not fit the space."""
     names: dict[Any, str] = dict(enumerate(space.parameters))
     if space.named:
         names = {name: name for name in space.parameters}
@@ -83,7 +83,7 @@ def _check_values(params: Mapping[Any, Any], space: Space) -> None:
 def remaining(
     points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Trial]
 ) -> list[dict[str, Any]]:
-    """Return those of ``first_points`` that no trial has begun with."""
+    """Return the points to try first at which no trial has begun."""
     begun = [trial.params for trial in trials if trial.asked]
     left = []
     for point in points:

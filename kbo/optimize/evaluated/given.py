@@ -1,4 +1,4 @@
-"""Results as a table or a journal has them, before it is known whether they fit a space."""
+"""Known results as a table or a journal has them, before they are compared with a space."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _EXAMPLES = 3
 
 
 class Row(NamedTuple):
-    """A result as it was given.
+    """A known result.
 
     Attributes:
         place: Its place in the source, such as "row 3".
-        params: The parameters, a dict by name or a list.
-        returned: What the objective would have returned.
+        params: The parameters: a dict by name, or a list.
+        returned: The value and the measurements, as an objective returns them.
     """
 
     place: str
@@ -28,7 +28,7 @@ class GivenResults(NamedTuple):
 
     Attributes:
         rows: The results with a value.
-        left_out: Sentences about what else the source has, one for each reason.
+        left_out: Sentences about the entries that were left out, one for each reason.
     """
 
     rows: list[Row]
@@ -36,7 +36,7 @@ class GivenResults(NamedTuple):
 
 
 def examples(entries: Sequence[str]) -> str:
-    """Return the first three entries in one text, and the number of the others."""
+    """Return a text with the first three entries, and the number of the others."""
     shown = " ".join(entries[:_EXAMPLES])
     if len(entries) > _EXAMPLES:
         shown += f" And {len(entries) - _EXAMPLES} more."

@@ -1,4 +1,4 @@
-"""Known results in the journal of another run."""
+"""Known results from the journal of another run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbo.space import Params
 
 
 def results_of_journal(path: Path, maximize: bool, objectives: Sequence[Objective]) -> GivenResults:
-    """Return the completed trials of a journal, of whatever space, and a sentence about the others.
+    """Return the completed trials of a journal of any space, and a sentence about the other trials.
 
     Args:
         path: The journal.
@@ -53,13 +53,13 @@ def results_of_journal(path: Path, maximize: bool, objectives: Sequence[Objectiv
 
 
 class _Ends:
-    """The outcomes of the trials of a journal, by their numbers.
+    """The outcomes of the trials of a journal, by number, collected from its events.
 
-    ``Trials`` knows as much, in the last space of the journal, which has no place for some of them.
+    ``Trials`` cannot be used here: it has parameters in the last space of the journal, where some trials have no place.
 
     Attributes:
-        params: The parameters. One that a change of the space added has the value that it had before.
-        returned: The value, after the last correction, and the other measurements of the trials with a value.
+        params: The parameters. A parameter that was added by a change of the space has the value that ``was`` gives it.
+        returned: For trials with a value: the value after the last correction, and the other measurements.
         unfinished: The status of the other trials, in words.
     """
 

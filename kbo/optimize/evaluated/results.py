@@ -1,4 +1,4 @@
-"""Results that are known before a run begins: those that fit its space, and the reasons for those that do not."""
+"""The known results that a run can learn from, and the reasons why others are left out."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class KnownResults(NamedTuple):
     """Known results that a run can learn from.
 
     Attributes:
-        results: Parameters, with the value and other measurements.
-        left_out: Sentences about what was given and is not used, one for each reason, with numbers and examples.
+        results: Pairs of parameters and what the objective returned: the value and other measurements.
+        left_out: Sentences about entries that are not used, one for each reason, with their number and examples.
     """
 
     results: list[tuple[Params, Returned]]
@@ -48,26 +48,26 @@ def known_results(
     objectives: Sequence[Objective] = (),
     was: Mapping[str, Any] | None = None,
 ) -> KnownResults:
-    """Return the results that are known and fit a space, with a warning for each reason why others are left out.
+    """Return the known results that fit a space, and warn of the others, once for each reason.
 
-    Left out are results that are no points of the space or lack a measurement, trials without a value, and columns
-    that are no parameters.
+    Left out are results outside the space, results that lack a measurement, trials without a value, and columns that
+    are no parameters.
 
     Args:
-        evaluated: None; a DataFrame with a column for each parameter ("x0", "x1", ... where the bounds are a list) and
-            "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
-            ``Result.to_frame``; the path of such a table as CSV; or the path of a journal. A parameter that is called
-            "value" has the column "params.value", and so have all others then. Other columns are left out. Each of
-            several objectives has a column of its name, or "measured.<name>", in place of "value".
+        evaluated: None, a DataFrame, the path of such a table as CSV, or the path of a journal. The table has a column
+            for each parameter ("x0", "x1", ... where the bounds are a list), for the "value", for each measurement and,
+            if there are standard errors, for "sem"; or it is one of ``Result.to_frame``. If a parameter is called
+            "value", all parameters have columns "params.<name>". Several objectives have columns "<name>" or
+            "measured.<name>" in place of "value". Other columns are left out.
         space: The search space.
-        maximize: Whether larger values are better, which a journal must agree with.
+        maximize: Whether larger values are better; a journal must agree.
         needed: Names of the measurements without which a trial has failed.
         value_range: The least and the largest possible value, if they are declared.
-        objectives: Several objectives, which a journal must have, too.
-        was: Values of parameters in the results that lack them, by name.
+        objectives: Several objectives, or none; a journal must have the same.
+        was: By name, values of parameters for results that lack these.
 
     Raises:
-        InvalidInput: None of these, a file that cannot be read, or none of the results can be used.
+        InvalidInput: An argument of another kind, a file that cannot be read, or no result that can be used.
     """
     if evaluated is None:
         return KnownResults([], [])
@@ -102,7 +102,7 @@ def _results_of_file(
 
 
 def _with_values(row: Row, values: Mapping[str, Any]) -> Row:
-    """Return a result with the values of parameters by name that it lacks."""
+    """Return a result whose missing parameters have the given values, by name."""
     if not isinstance(row.params, dict):
         return row
     return row._replace(params={**values, **row.params})
@@ -116,7 +116,7 @@ def _usable(
     value: str,
     source: str,
 ) -> KnownResults:
-    """Return the results that are points of a space and have the needed measurements.
+    """Return the results that are in a space and have the needed measurements, with sentences about the others.
 
     Args:
         rows: The results as they were given.
@@ -124,7 +124,7 @@ def _usable(
         needed: Names of the measurements without which a trial has failed.
         value_range: The least and the largest possible value, if they are declared.
         value: The name of the value in messages.
-        source: The origin of the rows, for the error message.
+        source: The source of the rows, for the error message.
 
     Raises:
         InvalidInput: None of the rows can be used.
@@ -165,10 +165,10 @@ def _usable(
 def _outcome(
     row: Row, needed: Sequence[str], value_range: tuple[float, float] | None, value: str
 ) -> Outcome:
-    """Return the value and the measurements of a result.
+    """Return the outcome of a result: its value and measurements.
 
     Raises:
-        InvalidInput: A trial that returned them would have failed.
+        InvalidInput: A trial with this result would have failed.
     """
     measurements = [name for name in needed if name != OBJECTIVE]
     got = f"{value} must be a finite number, got"
@@ -179,7 +179,7 @@ def _outcome(
 
 
 def _has_place(space: Space, params: Any) -> bool:
-    """Return whether a model of a space can learn from parameters, also outside of its ranges."""
+    """Return whether parameters have features in a space, also outside of its ranges, so that models can use them."""
     with contextlib.suppress(InvalidInput):
         return space.carried(params) is not None
     return False
@@ -188,9 +188,9 @@ def _has_place(space: Space, params: Any) -> bool:
 def unrecorded(
     results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]
 ) -> list[tuple[Params, Returned]]:
-    """Return the known results that are not among the trials yet, as they are or as they were before a correction.
+    """Return the known results that no trial holds yet, as its result or as what it reported before a correction.
 
-    Before a run is continued, these are all; and none are those of its own journal.
+    These are all results in a new run, and none of those that the journal of a continued run has already.
     """
     by_result: dict[str, list[Trial]] = {}
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Known results in a table: a DataFrame, or a CSV file."""
+"""Known results from a table: a DataFrame, or a CSV file."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _CONVERSION = (
 
 
 class _Table(NamedTuple):
-    """A table as it was given.
+    """A table of known results.
 
     Attributes:
         name: Its name in messages.
         columns: The names of its columns.
-        rows: The place of each row, and its entries by column, without missing ones.
+        rows: For each row its place, such as "line 3", and its entries by column, without missing ones.
     """
 
     name: str
@@ -43,7 +43,7 @@ class _Table(NamedTuple):
 
 
 def results_of_frame(frame: Any, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the results in a DataFrame; arguments as for ``results_of_csv``."""
+    """Return the results in a DataFrame; other arguments as for ``results_of_csv``."""
     if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
         raise InvalidInput(f"{_EXPECTED}, got {checks.shown(frame)}. {_CONVERSION}.")
     rows = []
@@ -54,16 +54,16 @@ def results_of_frame(frame: Any, space: Space, needed: Sequence[str], value: str
 
 
 def results_of_csv(path: Path, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the results in a CSV file, with the entries of parameters as values of the space.
+    """Return the results in a CSV file; cells of parameters become values of the space.
 
     Args:
         path: The file.
         space: The search space.
         needed: Names of the measurements without which a trial has failed.
-        value: The name of the value of a trial.
+        value: The name of the column of values, such as "value".
 
     Raises:
-        InvalidInput: The file cannot be read, or its columns are not those of results.
+        InvalidInput: The file cannot be read, or a needed column is missing or ambiguous.
     """
     with checks.inside("evaluated"):
         columns, lines = read_csv(path, _TABLE)
@@ -85,15 +85,15 @@ def results_of_csv(path: Path, space: Space, needed: Sequence[str], value: str) 
 
 
 def _is_missing(entry: Any) -> bool:
-    """Return True if an entry of a DataFrame stands for none."""
+    """Return True if an entry of a DataFrame is missing: None, NaN or NA."""
     try:
         return entry is None or bool(entry != entry)
-    except TypeError:  # of pandas.NA
+    except TypeError:  # pandas.NA has no truth value
         return True
 
 
 def _results(table: _Table, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the rows of a table that have a value, and sentences about the others and about unused columns."""
+    """Return the completed trials in a table, and sentences about other rows and about unused columns."""
     columns = _columns_of(table, space, needed, value)
     rows = []
     unfinished: list[str] = []
@@ -120,12 +120,12 @@ def _results(table: _Table, space: Space, needed: Sequence[str], value: str) -> 
 
 
 def _by_name(entries: Mapping[Any, Any], names: Mapping[Any, str]) -> dict[str, Any]:
-    """Return the entries of some columns, by the names of these."""
+    """Return the entries of some columns, by the names of the quantities in them."""
     return {name: entries[column] for column, name in names.items() if column in entries}
 
 
 def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
-    """Return parameters with None for active ones that lack a value and have the option None."""
+    """Return parameters with None added where an active parameter has no value and has the option None."""
     missing = {}
     for name, parameter in space.parameters.items():
         options = parameter.options
@@ -146,11 +146,11 @@ class _Columns(NamedTuple):
     """The columns of a table.
 
     Attributes:
-        of_trials: Whether the table is as by ``Result.to_frame``, with parameters in columns "params.<name>".
+        of_trials: Whether the table is one of ``Result.to_frame``, with parameters in columns "params.<name>".
         value: The column of the values.
-        parameters: The name of the parameter in each column of one.
-        measured: The name of the measurement in each column of one.
-        unused: The columns that are none of these, nor written by ``Result.to_frame``.
+        parameters: The name of the parameter in each column that holds one.
+        measured: The name of the measurement in each column that holds one.
+        unused: The other columns, without those that ``Result.to_frame`` writes.
     """
 
     of_trials: bool
@@ -186,10 +186,10 @@ def _columns_of(table: _Table, space: Space, needed: Sequence[str], value: str) 
 
 
 def _value_column(table: _Table, value: str) -> str:
-    """Return the column of the values: the name of the value, with or without "measured." before it.
+    """Return the column of the values: "<value>" or "measured.<value>", where ``value`` is the name of the value.
 
     Raises:
-        InvalidInput: There is none, or several columns have one name.
+        InvalidInput: There is no such column, or several columns have the same name.
     """
     with_prefix = f"{_MEASURED}{value}"
     if with_prefix in table.columns and not (value == _VALUE and value in table.columns):
@@ -207,7 +207,7 @@ def _value_column(table: _Table, value: str) -> str:
 
 
 def _parameter_columns(columns: Sequence[Any], space: Space, prefix: str) -> dict[Any, str]:
-    """Return the name of the parameter in each column that may be one, also in another case, such as "Temperature"."""
+    """Return the name of the parameter in each column that may hold one; upper and lower case may differ."""
     names = {f"{prefix}{name}": name for name in space.parameters}
     for name in space.parameters:
         expected = f"{prefix}{name}"
@@ -220,10 +220,10 @@ def _parameter_columns(columns: Sequence[Any], space: Space, prefix: str) -> dic
 
 
 def _has_prefixes(columns: Sequence[Any], space: Space, value: str) -> bool:
-    """Return True if the columns of parameters are "params.<name>", as by ``Result.to_frame``.
+    """Return True if the parameters are in columns "params.<name>", as those of ``Result.to_frame`` are.
 
     Raises:
-        InvalidInput: The columns are not so, and a parameter has the name of the column of the values.
+        InvalidInput: They are not, and a parameter has the name of the column of the values.
     """
     for column in columns:
         if str(column).startswith(_PARAMS) and column not in space.parameters:
@@ -237,7 +237,7 @@ def _has_prefixes(columns: Sequence[Any], space: Space, value: str) -> bool:
 
 
 def measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | None:
-    """Return the name of the measurement in a column: "measured.<name>", "sem", or a needed name."""
+    """Return the name of the measurement in a column ("measured.<name>", "sem" or a needed name); None without one."""
     if column in space.parameters:
         return None
     if column == SEM or column in needed:

@@ -1,4 +1,4 @@
-"""Answers of a run in the units of its objective, from the model of the practical setting: no guarantee."""
+"""Answers about a run in units of its objective, by the model of the practical setting, without a guarantee."""
 
 from __future__ import annotations
 
@@ -31,36 +31,35 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 _N_BEST = 64
-"""Trials with the best means, one of which may be recommended after further trials."""
+"""Number of trials with the best means that may be recommended after further trials."""
 
 _N_RANDOM = 256
-"""Random points with which the recommended one is compared."""
+"""Number of random points with which the recommended point is compared."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of a run about its objective, by the model: no guarantee.
+    """What the model says about a run, in units of its objective, without a guarantee.
 
     Attributes:
-        start: The gain of the recommended parameters over those of trial 0, with its 90% interval. None if these are
-            the same, and if trial 0 has no value or breaks a limit.
-        more: The expected gain of 20 more trials, at least 0, with its 90% interval: by how much the parameters that
-            will be recommended then are better than those recommended now.
-        decision: Whether more trials are worth it. "stop" if the expected gain is at most the tolerance, every
-            ``Choice`` with a visible effect has one option alone that may be the best, and ``hardly_tried`` is empty.
-            Several options may be the best if the interval of the gain ends at 0: then they are equally good.
-            "go on" if the gain is above the tolerance with a probability of 90%. Else "undecided".
-        seconds: The expected duration of these 20 trials, from the durations so far; None if none is known.
-        tolerance: The loss that counts as none, in units of the objective: as given, or 5% of the difference between
+        start: The improvement of the recommended parameters on those of trial 0, with its 90% interval. None if both
+            are the same, and if trial 0 has no value or breaks a limit.
+        more: The expected gain of 20 more trials, at least 0, with its 90% interval: the improvement of the parameters
+            recommended after them on those recommended now.
+        decision: Whether more trials are worth it. "stop" if the expected gain is at most the tolerance,
+            ``hardly_tried`` is empty, and in every ``Choice`` with a visible effect only one option may be the best.
+            (If the interval of the gain ends at 0, several may be: they are equally good.) "go on" if the gain is above
+            the tolerance with a probability of 90%. Otherwise "undecided".
+        seconds: The expected duration of these 20 trials, from the durations so far; None if no duration is known.
+        tolerance: The loss that does not matter, in units of the objective: as given, or 5% of the difference between
             the recommended and random parameters.
-        effects: The effects of the parameters, the one with the largest share first; empty if they were not asked for.
-        inside: The number of trials whose value is inside the 90% interval that the other trials predict, and the
-            number of trials with such an interval.
-        beyond_zero: Whether the best possible value after the gain is beyond 0 although all values so far are on the
-            other side of it, and no declared range excludes that.
-        hardly_tried: The options, as "name = option", about which the model knows too little. They have parameters of
-            their own, and have had fewer trials than the number of these plus 3; options that have only failed are left
-            out.
+        effects: The effects of the parameters, largest share first; empty if they were not requested.
+        inside: Two numbers: the trials whose value is inside the 90% interval that the other trials predict, and all
+            trials with such an interval.
+        beyond_zero: Whether the gain may lead beyond 0, although all values so far are on the other side of 0. False if
+            a declared range excludes it.
+        hardly_tried: The options, as "name = option", about which the model knows too little: those with own parameters
+            and fewer trials than the number of these parameters plus 3. Options that have only failed are left out.
     """
 
     start: Estimate | None
@@ -90,14 +89,14 @@ def answers(
     tolerance: float | None,
     with_effects: bool = True,
 ) -> Answers | None:
-    """Return the answers of a run; None where there is no prior of the objective to draw from.
+    """Return the answers about a run; None where the objective has no prior to draw from.
 
     Args:
-        quantities: The quantities of the run, with a trial that keeps all limits as measured.
+        quantities: The quantities of the run; at least one trial must keep all limits as measured.
         surrogate: The surrogate of the objective for reports, larger values better.
         best: The recommended trial.
         generator: Source of randomness.
-        tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
+        tolerance: The loss that does not matter; None for 5% of the difference to random parameters.
         with_effects: Whether the effects of the parameters are computed, which takes most of the time.
     """
     functions = _draws(surrogate, generator)
@@ -145,7 +144,7 @@ def _draws(surrogate: Surrogate, generator: torch.Generator) -> Functions | None
 
 
 def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial) -> Tensor:
-    """Return the points [1 + n P] of the recommended trial, and of the n trials with the best means."""
+    """Return the points [1 + n, P] of the recommended trial and of the n trials with the best means."""
     units = space.units([trial.params for trial in trials])
     means = surrogate.posterior.predict(space.features(units))[0].cpu()
     order = means.topk(min(_N_BEST, len(means))).indices
@@ -153,14 +152,14 @@ def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], bes
 
 
 def _gain_over_first(first: Trial, best: Trial, gain_draws: Tensor) -> Estimate | None:
-    """Return the gain over the first trial by draws of it [s]; None unless that is trial 0, at other parameters."""
+    """Return the gain over trial 0, by draws [s]; None if ``first`` is another trial or has the same parameters."""
     if first.number != 0 or first.params == best.params:
         return None
     return estimate(gain_draws)
 
 
 def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
-    """Return 5% of the median difference between the recommended and random points, at least 0.
+    """Return the default tolerance: 5% of the median difference between the recommended and random points, at least 0.
 
     Args:
         at_recommended: Draws [s] of the objective at the recommended parameters.
@@ -181,10 +180,10 @@ def _decision(
 
     Args:
         gain_draws: Draws [s] of the gain of further trials.
-        more: The same gain, as it is reported.
-        tolerance: The loss that counts as none.
+        more: The gain, as it is reported.
+        tolerance: The loss that does not matter.
         effects: The effects of the parameters.
-        hardly_tried: The options about which the model knows too little to say what they would gain.
+        hardly_tried: The options about which the model knows too little to predict their gain.
     """
     by_gain = decision(gain_draws, tolerance)
     if by_gain != STOP:
@@ -196,7 +195,7 @@ def _decision(
 
 
 def _unknown_options(quantities: Quantities) -> list[str]:
-    """Return the options that have hardly been tried and have not only failed, as "name = option"."""
+    """Return the options that have hardly been tried, as "name = option", without those that have only failed."""
     space = quantities.space
     ended = [trial for trial in quantities.trials.finished if space.contains(trial.params)]
     failed = [trial.params for trial in ended if trial.status == "failed"]
@@ -211,9 +210,9 @@ def _unknown_options(quantities: Quantities) -> list[str]:
 
 
 def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, more: Estimate) -> bool:
-    """Return whether the gain of more trials may lead beyond 0, with all values so far on the other side.
+    """Return whether more trials may lead beyond 0, although all values so far are on the other side.
 
-    A declared range that excludes it decides against it.
+    False if a declared range excludes it.
 
     Args:
         surrogate: The surrogate of the objective.
@@ -227,7 +226,7 @@ def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, more: Estimate) -
 
 
 def _seconds(trials: Sequence[Trial]) -> float | None:
-    """Return the expected duration of ``N_MORE`` trials: the mean of the recorded ones; None without any."""
+    """Return the expected seconds of ``N_MORE`` trials, from the mean of the recorded durations; None without any."""
     durations = [trial.seconds for trial in trials if trial.seconds is not None]
     if not durations:
         return None

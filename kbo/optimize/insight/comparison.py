@@ -1,4 +1,4 @@
-"""Comparison of two points by joint draws of the objective without noise, from the model: no guarantee."""
+"""Comparison of two points, by joint draws of the objective without noise; the model gives no guarantee."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kbo._base.terminal import bounded, percent
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 N_DRAWS = 256
-"""Joint draws of the objective."""
+"""Number of joint draws of the objective."""
 
 _N_COMPARED = 10_000
-"""Joint draws of the objective at two points."""
+"""Number of joint draws of the objective at two points."""
 
 
 class Estimate(NamedTuple):
-    """A number and its 90% interval by the model."""
+    """An estimate by the model, with its 90% interval."""
 
-    value: float
     lower: float
+    value: float
     upper: float
 
     def __str__(self) -> str:
@@ -29,16 +29,16 @@ class Estimate(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The difference by which parameters are better than others, by the model.
+    """By how much some parameters are better than others, by the model.
 
     Attributes:
-        value: The expected difference; positive if they are better.
-        lower, upper: Its 90% interval.
-        probability: The probability that they are better, plus half of that of no difference.
+        lower, upper: The 90% interval of the difference.
+        value: The expected difference in units of the objective; positive if they are better.
+        probability: The probability that they are better, plus half of the probability that there is no difference.
     """
 
-    value: float
     lower: float
+    value: float
     upper: float
     probability: float
 
@@ -48,23 +48,23 @@ class Comparison(NamedTuple):
 
 
 def estimate(draws: Tensor) -> Estimate:
-    """Return mean and 90% interval of draws [s]."""
+    """Return the mean and the 90% interval of draws [s]."""
     lower = float(draws.quantile(0.05))
     upper = float(draws.quantile(0.95))
-    return Estimate(float(draws.mean()), lower, upper)
+    return Estimate(lower, float(draws.mean()), upper)
 
 
 def varies(surrogate: Surrogate) -> bool:
-    """Return whether two values differ; if none do, the scale of the objective is not known."""
+    """Return whether any two values differ; otherwise the scale of the objective is not known."""
     return len({evaluation.value for evaluation in surrogate.values}) > 1
 
 
 def comparison(
     surrogate: Surrogate, features: Tensor, generator: torch.Generator
 ) -> Comparison | None:
-    """Return the comparison of the first of two points with features [2 D] to the second.
+    """Return by how much the first of two points, with features [2 D], is better than the second.
 
-    None where there is no prior to draw from.
+    None without a prior to draw from.
     """
     draws = surrogate.draws(features, _N_COMPARED, generator)
     if draws is None:

@@ -1,4 +1,4 @@
-"""Credible sets: the values of a parameter that may be optimal, and those as good as the recommended one."""
+"""Credible sets: the values of a parameter that may be optimal, and those as good as the recommended value."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ CREDIBILITY = 0.9
 """Probability with which a credible set contains the value of the optimum."""
 
 _NEARLY_ALL = 0.8
-"""Share of the range of a parameter from which on a credible set rules out nothing: without data it is nine tenths."""
+"""Share of the range from which on a credible set rules out nothing; without data it has nine tenths of the range."""
 
 _N_STEPS = 64
-"""Number of steps in the range of a number, at whose values the objective is compared with the recommended one."""
+"""Number of steps in the range of a number, at which the objective is compared with the recommended value."""
 
 _FEWEST_STEPS = 2
-"""Number of steps on each side of the recommended value that must be as good, so that a good range is reported."""
+"""Number of steps on each side of the recommended value that must be as good before a good range is reported."""
 
 _PROBABILITY = 0.8
-"""Probability with which a value is as good as the recommended one, or the recommended one better than one inside."""
+"""Least probability of a statement that one value is as good as, or better than, another one."""
 
 _EDGE = 0.02
 """Share of the range of a parameter that counts as its edge."""
@@ -41,12 +41,12 @@ _EDGE = 0.02
 
 @dataclass(frozen=True)
 class CredibleSet:
-    """A set of values of a parameter: a range, or some options.
+    """A credible set: values of a parameter, which are a range or some options.
 
     Attributes:
         values: The two ends of the range, or the options.
         ranged: Whether it is a range.
-        all: Whether the set has all values of the parameter, or is a credible range over more than 80% of them.
+        all: Whether the set has all values of the parameter, or is a credible range over at least 80% of them.
     """
 
     values: tuple[Any, ...]
@@ -77,16 +77,16 @@ class Effect:
         name: The name of the parameter.
         share: The expected share of the parameter in the variance of the objective over the space (Shapley effect),
             with a 90% interval.
-        visible: Whether an effect is visible (``kbo.optimize.insight.importance.Importance``).
+        visible: Whether an effect is visible: see ``kbo.optimize.insight.importance.Importance``.
         negligible: Whether the effect is known to be small.
-        range: The credible set: the values of the parameter that may be optimal. It is the smallest set that contains
-            its value at the optimum with a probability of 90%, and the recommended value; the other parameters vary
-            with the optimum. None if the parameter is not active in the recommended ones, or in no optimum.
-        good: The values of the parameter that are as good as the recommended one, with the other parameters as
-            recommended: the objective loses at most the tolerance with a probability of 80%. None if the parameter is
-            not active, or if no value next to the recommended one is known to be as good.
-        edge: "lower" or "upper" if the recommended value is at that end of the range, and better ones may be beyond it;
-            else empty.
+        range: The values of the parameter that may be optimal: the smallest set that contains its value at the optimum
+            with a probability of 90%, extended to the recommended value. The other parameters vary with the optimum.
+            None if the parameter is not active in the recommended parameters, or in no optimum.
+        good: The values that are as good as the recommended one, while the other parameters stay as recommended: with a
+            probability of 80% the loss is at most the tolerance. None if the parameter is not active, or if no value
+            next to the recommended one is known to be as good.
+        edge: "lower" or "upper" if the recommended value is at that end of the range, and better values may be beyond
+            it; otherwise empty.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Effect:
 
 
 def open_choices(effects: Sequence[Effect]) -> list[str]:
-    """Return the names of the choices with a visible effect of which several options may be the best."""
+    """Return the names of the choices with a visible effect in which several options may be the best."""
     names = []
     for effect in effects:
         if effect.range is None or effect.range.ranged or not effect.visible:
@@ -122,14 +122,14 @@ def effects(
     best: Params,
     tolerance: float,
 ) -> list[Effect]:
-    """Return the effects of the parameters, the one with the largest share first.
+    """Return the effects of the parameters, largest share first.
 
     Args:
         objective: Draws of the objective.
-        optima: Their optima.
-        shares: The importance of the parameters, the one with the largest share first.
+        optima: The optima of the draws.
+        shares: The importance of the parameters, largest share first.
         best: The recommended parameters.
-        tolerance: The loss that counts as none.
+        tolerance: The loss that does not matter.
     """
     active = by_name(best)
     parameter_effects = []
@@ -144,7 +144,7 @@ def effects(
 def _with_sets(
     effect: Effect, objective: DrawnObjective, optima: Optima, best: Params, tolerance: float
 ) -> Effect:
-    """Return the effect of an active parameter with its range, its good values and its edge; as for ``effects``."""
+    """Return the effect of an active parameter with range, good values and edge; arguments as for ``effects``."""
     space = objective.space
     parameter = space.parameters[effect.name]
     column = list(space.parameters).index(effect.name)
@@ -160,9 +160,9 @@ def _with_sets(
 
 
 def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> CredibleSet | None:
-    """Return the smallest set of values with 90% of the optima of draws, and with the recommended value.
+    """Return the smallest set of values that holds 90% of the optima of draws and the recommended value.
 
-    It is the shortest such range, extended to the recommended value, or the fewest options; None without optima.
+    It is the shortest range, extended to the recommended value, or the fewest options. None without optima.
 
     Args:
         parameter: The parameter.
@@ -191,7 +191,7 @@ def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> C
 
 
 def _shortest(ordered: Tensor, n_inside: int) -> tuple[float, float]:
-    """Return the shortest range that has ``n_inside`` of the ascending numbers [s]; of equal ones the middle one."""
+    """Return the shortest range that holds ``n_inside`` of ascending numbers [s]; of equal ones the middle one."""
     widths = ordered[n_inside - 1 :] - ordered[: len(ordered) - n_inside + 1]
     shortest = (widths <= widths.min() + 1e-9).nonzero().flatten()
     first = int(shortest[len(shortest) // 2])
@@ -199,17 +199,17 @@ def _shortest(ordered: Tensor, n_inside: int) -> tuple[float, float]:
 
 
 def _range(parameter: Parameter, low: float, high: float) -> CredibleSet:
-    """Return the range between two unit coordinates."""
+    """Return the set of all values between two unit coordinates."""
     values = (parameter.value(low), parameter.value(high))
     everything = (parameter.value(0.0), parameter.value(1.0))
     return CredibleSet(values, True, values == everything)
 
 
 def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
-    """Return unit coordinates [1 + v] of values of a parameter, and the recommended points [1 + v, P] with them.
+    """Return unit coordinates [1 + v] of a parameter, and the recommended point with each of them, [1 + v, P].
 
-    The first is the recommended value. The others ascend: they are all options, or values at whole steps from the
-    recommended one, and the ends of the range.
+    The first coordinate is the recommended one. The others ascend: all options, or the range in steps from the
+    recommended value, with both ends.
     """
     parameter = space.parameters[name]
     options = parameter.options
@@ -230,16 +230,16 @@ def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
 def good_values(
     parameter: Parameter, units: Tensor, values: Tensor, feasible: Tensor, tolerance: float
 ) -> CredibleSet | None:
-    """Return the values that are as good as the recommended one, with the other parameters as recommended.
+    """Return the values that are as good as the recommended one, while the other parameters stay as recommended.
 
-    They are options, or the range around the recommended value; None where nothing next to it is known to be as good.
+    They are options, or a range around the recommended value. None if no value next to it is known to be as good.
 
     Args:
         parameter: The parameter.
         units: Unit coordinates [1 + v] of its values, the recommended one first.
         values: Draws [s, 1 + v] of the objective at these values.
-        feasible: Whether each of these values [1 + v] keeps all constraints with a probability of a half.
-        tolerance: The loss that counts as none.
+        feasible: Whether each of these values keeps each constraint with a probability of at least 1/2, [1 + v].
+        tolerance: The loss that does not matter.
     """
     loss = values[:, :1] - values[:, 1:]
     probability_good = (loss <= tolerance).double().mean(0)
@@ -267,14 +267,14 @@ def good_values(
 
 
 def _run_length(is_good: Tensor) -> int:
-    """Return the number of good values before the first that is not, of values [v]."""
+    """Return how many of the values [v] are good before the first bad one."""
     return int(is_good.long().cumprod(0).sum())
 
 
 def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
-    """Return "lower" or "upper" if the recommended value is at that end of the range and better than one inside.
+    """Return "lower" or "upper" if the recommended value is at that end of the range, and better than one inside.
 
-    Empty otherwise, and for choices and orders of anything but numbers, which have no ends.
+    "Better" needs a probability of 80%. Otherwise empty, as for choices and orders without numbers, which have no ends.
 
     Args:
         parameter: The parameter.

@@ -1,14 +1,14 @@
-"""Expected gain: the improvement on the recommended parameters that a batch of further trials brings.
+"""Expected gain: the expected improvement on the recommended parameters by a batch of further trials.
 
-    gain = E[ f(x') - f(x) ],   x the recommended point, x' the recommended one after the batch
+    gain = E[ f(x') - f(x) ], x the recommended point now, x' the one after the batch
 
-f is a draw of the objective. The further trials are the optima of other draws (Thompson sampling, Kandasamy et al.
-2018, for a batch), their values are those of f with noise, and x' is the best point after them by the rule of the
-recommendation: the knowledge gradient of a batch (Wu & Frazier 2016).
+f is a draw of the objective. The further trials are at the optima of other draws (Thompson sampling of a batch,
+Kandasamy et al. 2018), and their values are those of f with noise. x' is the best point after them by the rule of the
+recommendation. So the gain is the knowledge gradient of a batch (Wu & Frazier 2016).
 
-Without noise x' has the largest value of all points, x included, so no draw of the gain is negative. With noise x' has
-the largest posterior mean less standard deviation: its mean may be below that of x if it is known better, so the gain
-can be negative in expectation. The reported one is at least 0, because a user may keep x whatever the trials show.
+Without noise x' has the largest value of all points, x among them, so no draw of the gain is negative. With noise x'
+has the largest posterior mean less standard deviation. If x' is known better than x, its mean may be lower, so the
+expectation can be negative. The reported gain is at least 0, because a user may keep x in any case.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ UNDECIDED = "undecided"
 """The decisions about further trials."""
 
 _PROBABILITY = 0.9
-"""Least probability of a gain above the tolerance with which the decision is "go on"."""
+"""Least probability of a gain above the tolerance for the decision "go on"."""
 
 _ROUNDING = 1e-9
-"""Share of the usual size of values below which a gain is rounding of these."""
+"""Share of the usual size of values below which a gain is a rounding error."""
 
 
 def gains(
     surrogate: Surrogate, evaluated: Tensor, proposed: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Return draws [s] of the gain of further trials, in units of the objective; zeros while all values are equal.
+    """Return draws [s] of the gain of further trials, in units of the objective; zeros if all values so far are equal.
 
     Args:
         surrogate: The surrogate of the objective, which has a prior.
@@ -63,30 +63,30 @@ def gains(
 
 
 def expected_gain(gains: Tensor, noiseless: bool | None, size: float) -> Estimate:
-    """Return the mean of draws of the gain [s], or 0 if it is negative, and the 90% interval of the gain.
+    """Return the expected gain, at least 0, and its 90% interval, by draws [s].
 
-    Without noise the interval begins at 0: unlike the draws, the further trials of a run depend on each other, so all
-    of them may be worse. Numbers that are rounding of values are 0.
+    Without noise the interval begins at 0, since all further trials may be worse: unlike the draws, they depend on each
+    other. Numbers of the size of rounding errors become 0.
 
     Args:
         gains: The draws [s].
         noiseless: Whether the objective has no noise.
-        size: The usual size of values of the objective.
+        size: The usual absolute value of the objective.
     """
     value = max(float(gains.mean()), 0.0)  # a user may keep the recommended parameters
     lower = 0.0
     if not noiseless:
         lower = min(float(gains.quantile(0.05)), value)
     upper = max(float(gains.quantile(0.95)), value)
-    numbers = (value, lower, upper)
+    numbers = (lower, value, upper)
     return Estimate(*(0.0 if abs(number) <= _ROUNDING * size else number for number in numbers))
 
 
 def decision(gains: Tensor, tolerance: float) -> str:
-    """Return whether further trials are worth it, by draws of their gain [s].
+    """Return whether further trials are worth it, by draws [s] of their gain.
 
-    "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a probability of 90%, and
-    "undecided" between.
+    "stop" if the expected gain is at most the tolerance; "go on" if the gain is above it with a probability of 90%;
+    otherwise "undecided".
     """
     if float(gains.mean()) <= tolerance:
         return STOP

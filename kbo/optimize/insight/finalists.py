@@ -1,4 +1,4 @@
-"""Finalists: the trials that may be better than the recommended one, worth new evaluations."""
+"""Finalists: the recommended trial and the trials that may be better, which are worth new evaluations."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _MOST = 5
 """Largest number of finalists."""
 
 _MOST_COMPARED = 64
-"""Number of trials, those with the best means, that are compared with the recommended one."""
+"""Number of trials with the best means that are compared with the recommended trial."""
 
 _LEAST_PROBABILITY = 1 - 0.95
-"""Least probability of being better than the recommended trial with which another one is a finalist."""
+"""Least probability of a finalist to be better than the recommended trial."""
 
 
 def finalists(quantities: Quantities, generator: torch.Generator) -> list[Trial]:
-    """Return the recommended trial, and after it the trials that may be better, the most probable first.
+    """Return the recommended trial, and then the trials that may be better, the most probable first.
 
-    If no trial may be better, the one with the next best mean follows. While there is no bound, the trials with the
+    If no trial may be better, the trial with the next best mean follows. While there is no bound, the trials with the
     next best values follow.
 
     Args:
@@ -51,9 +51,9 @@ def finalists(quantities: Quantities, generator: torch.Generator) -> list[Trial]
 
 
 def _rivals(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> list[int]:
-    """Return the rows of features [n D] that are better than the first with a probability of 5%, most probable first.
+    """Return the rows of features [n D] that are better than row 0 with a probability of at least 5%, likeliest first.
 
-    Where there is no prior, the rows whose upper bound reaches the lower bound of the first one.
+    Without a prior, these are the rows whose upper bound reaches the lower bound of row 0.
     """
     draws = surrogate.draws(features, N_DRAWS, generator)
     if draws is None:

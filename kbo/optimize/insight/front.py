@@ -1,4 +1,4 @@
-"""The front of several objectives: the trials that no other dominates, by their estimated true values."""
+"""The front of several objectives: the trials that no other trial dominates, by their estimated true values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 BELOW = 0.1
-"""Distance of the default reference from the worst values of a front, in its extents."""
+"""Distance of the default reference from the worst values of a front, in extents of the front."""
 
 _MOST_DRAWN = 256
-"""Number of trials whose true values are drawn jointly. Of more, those whose means the fewest others dominate."""
+"""Largest number of trials that are drawn jointly, besides the front: those that the fewest others dominate."""
 
 _TAIL = 0.05
 """Probability on each side of the interval of the hypervolume."""
@@ -39,9 +39,9 @@ on the front.
 
 
 class Interval(NamedTuple):
-    """The estimate of a value without noise: the ends of its interval, and its mean.
+    """The interval and the mean of a true value, without noise.
 
-    For an objective at a trial these are the numbers of ``Optimizer.interval``.
+    For an objective at a trial, ``Optimizer.interval`` returns the same numbers.
     """
 
     lower: float
@@ -59,7 +59,7 @@ class FrontPoint:
     Attributes:
         trial: The trial.
         values: The estimated true value of each objective, by its name.
-        probability: The probability, by the model, that no other completed trial dominates it; None without a prior.
+        probability: The probability by the model that no other completed trial dominates it; None without a prior.
     """
 
     trial: Trial
@@ -71,7 +71,7 @@ class FrontPoint:
 
     @property
     def description(self) -> str:
-        """The values with their intervals, the probability and the parameters, as text."""
+        """The values with intervals, the probability and the parameters, as text."""
         texts = [", ".join(f"{name} {interval}" for name, interval in self.values.items())]
         if self.probability is not None:
             texts.append(f"on the front with {percent(self.probability)}")
@@ -83,18 +83,17 @@ class FrontPoint:
 class Front:
     """The trials that no other trial dominates, by the means of their true values.
 
-    A trial dominates another if it is at least as good in every objective, and better in one. Points are in the order
-    of the first objective, the best one first.
+    A trial dominates another if it is at least as good in every objective, and better in at least one.
 
     Attributes:
         objectives: The objectives.
-        points: The trials of the front.
-        balanced: The recommended trial: its worst objective, as a share of the extent of the front, is better than
-            that of every other trial. Under limits it may be dominated by a trial that keeps them less certainly.
-        reference: The values of the objectives above which a point counts in the hypervolume.
-        hypervolume: The volume between the reference and what the means of the front dominate, in the product of the
-            units, with an interval for that of the true values, nominally 90%; None without a prior, and where it is
-            beyond the largest number.
+        points: The trials of the front, the best one in the first objective first.
+        balanced: The recommended trial: the trial whose worst objective, as a share of the extent of the front, is
+            best. Under limits, a trial that keeps them less certainly may dominate it.
+        reference: The values of the objectives, by name; only better points count in the hypervolume.
+        hypervolume: The volume between the reference and the means of the front, in the product of the units of the
+            objectives, with an interval for the volume of the true values, nominally 90%. None without a prior, and if
+            it overflows.
     """
 
     objectives: Sequence[Objective]
@@ -127,15 +126,14 @@ class Front:
         weights: Mapping[str, float] | None = None,
         limits: Mapping[str, float] | None = None,
     ) -> FrontPoint:
-        """Return the point of the front that suits given weights or limits best.
+        """Return the best point of the front for given weights and limits.
 
         Args:
-            weights: The importance of the objectives, by name, at least 0; those without one have 0. The sum of their
-                values, each divided by the extent of the front, is best. By default all objectives without a limit
-                weigh the same, and those with a limit nothing: to keep it is all that is asked of them. If all have
-                one, all weigh the same.
-            limits: For some objectives, the largest acceptable value if smaller ones are better, otherwise the least
-                one. The means of the point keep them.
+            weights: The weights of the objectives, by name, at least 0; those without one have 0. The weighted sum of
+                the values, each divided by the extent of the front, decides. By default all objectives without a limit
+                have the same weight, and those with a limit have 0: they must only keep it. If all have limits, all
+                weights are equal.
+            limits: By name, the least good acceptable values of some objectives. The means of the point keep them.
 
         Raises:
             InvalidInput: No point keeps the limits, an unknown name, or weights that are all 0 or below 0.
@@ -167,10 +165,10 @@ class Front:
         return max(self._within(limits), key=weighted_sum)
 
     def _within(self, limits: Mapping[str, float]) -> list[FrontPoint]:
-        """Return the points whose means keep limits on some objectives, by name.
+        """Return the points whose means keep the limits on some objectives.
 
         Raises:
-            InvalidInput: There is none, or a limit is no finite number.
+            InvalidInput: There is no such point, or a limit is no finite number.
         """
         points = list(self.points)
         signs = {objective.name: objective.sign for objective in self.objectives}
@@ -197,8 +195,8 @@ def front_of(
 
     Args:
         objectives: The objectives.
-        surrogates: Their surrogates, in the same order.
-        compared: The trials that are compared, and which of them are on the front.
+        surrogates: The surrogates of the objectives, in the same order.
+        compared: The compared trials, and which of them are on the front.
         reference: Values of some objectives that are just not acceptable, by name.
         generator: Source of randomness.
     """
@@ -226,12 +224,12 @@ def front_of(
 def _reference_point(
     objectives: Sequence[Objective], means: Tensor, reference: Mapping[str, float]
 ) -> Tensor:
-    """Return the values [m] above which a point counts in the hypervolume, larger ones better.
+    """Return the reference values [m] of the hypervolume, larger ones better: only better points count in it.
 
     Args:
         objectives: The objectives.
         means: The means [f m] of the trials of the front, larger ones better.
-        reference: Values of some objectives that are just not acceptable, by name. For the others it is a tenth of the
+        reference: By name, values of some objectives that are just not acceptable. For the others it is a tenth of the
             extent of the front below its least mean.
     """
     least = means.amin(0)
@@ -249,9 +247,9 @@ def _probabilities(
     means: Tensor,
     generator: torch.Generator,
 ) -> dict[int, float]:
-    """Return the probabilities of trials to be on the true front, by row; empty without a prior.
+    """Return the probability of trials to be on the true front, by row; empty without a prior.
 
-    Those of all trials of the front, and of those others that the fewest trials dominate.
+    It is computed for all trials of the front, and for those others that are dominated by the fewest trials.
 
     Args:
         surrogates: The surrogates of the objectives.
@@ -277,17 +275,17 @@ def _volume(
     reference: Tensor,
     generator: torch.Generator,
 ) -> Interval | None:
-    """Return the hypervolume of the trials of a front with its interval, nominally 90%; None without a prior.
+    """Return the hypervolume of a front with its interval, nominally 90%; None without a prior, or if it overflows.
 
-    Draws are as rough as the model expects the objectives to be, and the rougher they are, the larger is their volume.
-    The objectives may be as smooth as their means. So the interval goes from the 5% quantile of the draws, moved until
-    their mean is the volume of the means, to the 95% quantile of the draws as they are.
+    Draws are as rough as the model expects the objectives to be, and rough draws have a larger volume than their mean.
+    But the objectives may be as smooth as their means. So the upper end is the 95% quantile of the draws as they are.
+    The lower end is the 5% quantile of the draws, lowered by the excess of their mean over the volume of the means.
 
     Args:
         surrogates: The surrogates of the objectives.
         features: The features [n D] of the trials.
         means: The means [n m] of their true values, larger ones better.
-        reference: The least values [m] that count, larger ones better.
+        reference: The reference values [m], larger ones better.
         generator: Source of randomness.
     """
     values = _draws(surrogates, features, generator, unexplained=0.0)

@@ -1,17 +1,17 @@
 """Importance of parameters: Shapley effects of the model, with intervals from draws of its posterior.
 
-Parameters are independent and uniform in the unit cube of the space: uniform in the logarithm on a logarithmic scale,
-whether or not they satisfy its constraints. The Shapley effect of a parameter is its share of the variance of the
-objective: that which it explains alone, and equal parts of that which it explains only together with others (Owen 2014,
-"Sobol' indices and Shapley value"). The shares add up to 1. Estimator: Goda (2021), "A simple algorithm for global
-sensitivity analysis with Shapley effects", Algorithm 1, on a scrambled Sobol sequence:
+Parameters are independent and uniform in the unit cube of the space, whether or not they satisfy its constraints; on a
+logarithmic scale the logarithm is uniform. The Shapley effect of a parameter is its share of the variance of the
+objective: the variance that it explains alone, and an equal part of the variance that it explains only together with
+others (Owen 2014, "Sobol' indices and Shapley value"). The shares add up to 1. The estimator is Algorithm 1 of Goda
+(2021), "A simple algorithm for global sensitivity analysis with Shapley effects", on a scrambled Sobol sequence:
 
     effect_i = E (f(x) - f(y)) (f(z) - f(z')) / 2
 
-x and y are independent points, and in a random order the parameters of x become those of y; z and z' are the points
-before and after parameter i has changed. E is the mean over walks from x to y. Half of the orders are the reverses of
-the other half, but all walks have points x and y of their own. The effects add up to E (f(x) - f(y))^2 / 2, the
-variance.
+x and y are independent points. On a walk from x to y the parameters change from those of x to those of y, one after the
+other in a random order; z and z' are the points before and after parameter i changes. E is the mean over walks. Half of
+the orders are the reverses of the other half, but each walk has its own points x and y. The effects add up to E (f(x) -
+f(y))^2 / 2, which is the variance.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 N_DRAWS = 64
-"""Draws from the posterior."""
+"""Number of draws from the posterior."""
 
 _MOST_WALKS = 1024
 _FEWEST_WALKS = 64
 """Largest and least number of walks from a point x to a point y."""
 
 _N_POINTS = 4096
-"""Largest number of points of all walks together, unless ``_FEWEST_WALKS`` need more."""
+"""Largest number of points of all walks together, unless ``_FEWEST_WALKS`` walks need more."""
 
 LEVEL = 0.9
 """Nominal probability of an interval."""
@@ -62,11 +62,12 @@ class Importance:
 
     Attributes:
         name: The name of the parameter.
-        share: The expected share, with its 90% interval. The shares of all parameters add up to 1; where the objective
-            does not vary, all are 0.
-        visible: Whether an effect of the parameter is visible: the interval is above 2%, and the mean of the draws of
-            the objective has at least a fifth of their variance. Without noise it is enough that the values vary.
-        negligible: Whether the interval is below 10%. A parameter with neither has not been tried enough.
+        share: The expected share, with its 90% interval. The shares of all parameters add up to 1; all are 0 if the
+            objective does not vary.
+        visible: Whether an effect is visible: the interval is above 2%, and the mean of the draws of the objective has
+            at least a fifth of their variance. Without noise the second condition is only that the values vary.
+        negligible: Whether the interval is below 10%. A parameter that is neither visible nor negligible has not been
+            tried enough.
     """
 
     name: str
@@ -77,10 +78,10 @@ class Importance:
 
 @torch.no_grad()
 def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
-    """Return the importance of the parameters by a model, the largest share first.
+    """Return the importance of the parameters by a model, largest share first.
 
-    The intervals contain the uncertainty about the objective and its kernel, by draws, and that of the sample of walks,
-    by a bootstrap: each draw takes the walks with replacement.
+    The intervals contain two uncertainties: about the objective and its kernel, by draws, and of the sample of walks,
+    by a bootstrap in which each draw takes the walks with replacement.
 
     Args:
         space: The search space.
@@ -109,7 +110,7 @@ def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
 
 
 def n_walks(n_varied: int) -> int:
-    """Return the number of walks of a space with so many varied parameters."""
+    """Return the number of walks for a number of varied parameters."""
     n = _MOST_WALKS
     while n > _FEWEST_WALKS and n * (n_varied + 1) > _N_POINTS:
         n = n // 2
@@ -117,9 +118,9 @@ def n_walks(n_varied: int) -> int:
 
 
 def walks(P: int, varied: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
-    """Return n walks between random points: orders [n V] of the varied parameters, and points [n V+1 P].
+    """Draw n walks between random points: orders [n V] of the varied parameters, and points [n V+1 P].
 
-    A walk begins at a point x, and its parameters become those of y, one after the other in the order.
+    A walk begins at a point x. Its parameters become those of y, one after the other in the order.
 
     Args:
         P: The number of parameters.
@@ -142,7 +143,7 @@ def walks(P: int, varied: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
 
 
 def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
-    """Return Shapley effects [s V] as shares of the variance of functions; 0 of functions that do not vary.
+    """Return the Shapley effects [s V] of s functions, as shares of their variance; 0 if a function does not vary.
 
     Args:
         values: The values [s n V+1] of s functions along n walks.
@@ -164,7 +165,7 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
 
 
 def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
-    """Return the values [s N] of draws at features [N D]; those of the mean alone if there are no random features."""
+    """Return the values [s N] of draws at features [N D]; of the mean alone if the kernel has no random features."""
     generator = torch.Generator().manual_seed(0)
     try:
         return _functions(surrogate, features, generator)(features)
@@ -174,7 +175,7 @@ def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
 
 
 def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> Functions:
-    """Return draws of the objective: those of the surrogate or, where it has none, half as many from its posterior.
+    """Return draws of the objective: from the surrogate or, where it has none, half as many from its posterior.
 
     Raises:
         InvalidInput: The kernel has no random features.
@@ -189,7 +190,7 @@ def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generato
 
 
 def _is_present(surrogate: Surrogate, values: Tensor) -> bool:
-    """Return whether the objective varies visibly, by the values [s n m] of draws."""
+    """Return whether the objective varies visibly, by values [s n m] of draws."""
     if not surrogate.has_effects:
         return False
     if surrogate.noiseless:
@@ -198,10 +199,10 @@ def _is_present(surrogate: Surrogate, values: Tensor) -> bool:
 
 
 def _explained(values: Tensor) -> float:
-    """Return the share of the variance of draws [s n m] that their mean has, without what chance adds to that.
+    """Return the share of the variance of draws [s n m] that their mean explains, corrected for chance.
 
-    The mean of s draws has the variance ``(v_mean (s - 1) + v_draws) / s`` on average, if ``v_mean`` is that of the
-    posterior mean. The share is the estimate of ``v_mean / v_draws``, which may be negative.
+    The mean of s draws has on average the variance ``(v_mean (s - 1) + v_draws) / s``, where ``v_mean`` is the variance
+    of the posterior mean. The share estimates ``v_mean / v_draws``; it may be negative.
     """
     s = len(values)
     values = values.flatten(1)
@@ -214,8 +215,8 @@ def _explained(values: Tensor) -> float:
 
 
 def _estimate(share: Tensor) -> Estimate:
-    """Return the mean of shares [s] with its interval, which is widened to contain it."""
+    """Return the mean of shares [s] and their interval, widened to contain the mean."""
     value = float(share.mean())
     lower = float(share.quantile(_TAIL))
     upper = float(share.quantile(1 - _TAIL))
-    return Estimate(value, min(lower, value), max(upper, value))
+    return Estimate(min(lower, value), value, max(upper, value))

@@ -1,4 +1,4 @@
-"""Statistics about a run, one method a question: numbers only."""
+"""``Insight``: statistics about a run, as numbers; each method answers one question."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from kbo.space import Params
 
 
 class Insight:
-    """Statistics about a run: ``optimizer.insight``. Safe for several threads, as the optimiser is.
+    """Statistics about a run, as ``optimizer.insight``. Several threads may use it, as the optimiser.
 
     Args:
         run: The run.
-        quantities: The surrogates of its objective and of the quantities with limits.
+        quantities: The objectives and the quantities with limits, with their surrogates.
         seed: The seed of the run.
     """
 
@@ -48,7 +48,7 @@ class Insight:
 
     @property
     def quantities(self) -> Quantities:
-        """The surrogates after the trials of the run."""
+        """The quantities after the trials of the run."""
         # The run has other trials after an interrupt, when it is computed again, and after ``load``.
         if self._quantities.trials is not self._run.trials:
             self._quantities = self._quantities.after(self._run.trials)
@@ -56,9 +56,9 @@ class Insight:
 
     @guarded
     def surrogate(self) -> Surrogate | None:
-        """Compute the surrogate of the objective after all trials; None while there are too few values.
+        """Return the surrogate of the objective after all trials; None while there are too few values.
 
-        If the objective is minimised, it is of the objective times -1.
+        If the objective is minimised, it models the objective times -1.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
@@ -67,7 +67,7 @@ class Insight:
 
     @guarded
     def report_surrogate(self) -> Surrogate | None:
-        """Compute the surrogate for reports, in which bad values are not cut; None while there are too few values.
+        """Return the surrogate for reports, in which bad values are not cut; None while there are too few values.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
@@ -79,8 +79,7 @@ class Insight:
         """Return bounds and limits of the measured quantities at the recommended parameters; None without constraints.
 
         Args:
-            ways: More ways in which the noise may have decided which values there are, as ``selected`` of
-                ``Surrogate.guarantee``.
+            ways: More ways in which the noise may have decided which values were observed: see ``Surrogate.guarantee``.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
@@ -100,7 +99,7 @@ class Insight:
     def intervals(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube.
 
-        As ``Optimizer.interval``; None while there is no bound.
+        The same numbers as by ``Optimizer.interval``; None while there is no bound.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
@@ -109,9 +108,9 @@ class Insight:
 
     @guarded
     def exhausted(self) -> bool:
-        """Return whether nothing is left to learn: every point of a finite space was evaluated, without noise.
+        """Return whether nothing is left to learn: there is no noise, and every point of a finite space was evaluated.
 
-        Never for a space of more than 10 000 points, nor for a method without bounds.
+        False for a space of more than 10 000 points, and for a method without bounds.
         """
         quantities = self.quantities
         if not methods.get(quantities.problem.method).has_bounds:
@@ -129,10 +128,11 @@ class Insight:
     def infeasible(self, evaluations: int = 0) -> Infeasible | None:
         """Return the certificate that no point keeps the limits of all constraints.
 
-        None if there is none, and where the bounds have no guarantee.
+        None if some point may keep them, and where the bounds have no guarantee.
 
         Args:
-            evaluations: As for ``Optimizer.gap``, where the space has more than 10 000 points or real parameters.
+            evaluations: As for ``Optimizer.gap``; only used if the space has more than 10 000 points or real
+                parameters.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
@@ -146,15 +146,15 @@ class Insight:
 
     @guarded
     def answers(self, tolerance: float | None = None, effects: bool = True) -> Answers | None:
-        """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
+        """Return the gain of more trials, the effects of the parameters, and more, in units of the objective.
 
-        They come from the fitted model of the practical setting, so they are no guarantee. None in the certified
+        They come from the fitted model of the practical setting, so they have no guarantee. None in the certified
         setting, with several objectives, while there is no model, and while no trial keeps all limits as measured.
 
         Args:
-            tolerance: The loss, in units of the objective, that counts as none; by default 5% of the difference between
+            tolerance: The loss that does not matter, in units of the objective; by default 5% of the difference between
                 the recommended and random parameters.
-            effects: Whether the effects of the parameters are computed, which take most of the time.
+            effects: Whether the effects of the parameters are computed, which takes most of the time.
         """
         effects = checks.flag("effects", effects)
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
@@ -169,9 +169,9 @@ class Insight:
 
     @guarded
     def outlier(self) -> Outlier | None:
-        """Return the trial whose value is far from the prediction by all others; None if there is none.
+        """Return the trial whose value is far from the prediction by all other trials; None if there is none.
 
-        The prediction is that of the fitted model of the practical setting. None in the certified setting, with several
+        The fitted model of the practical setting makes the prediction. None in the certified setting, with several
         objectives, and while there is no model.
         """
         quantities = self.quantities
@@ -184,7 +184,7 @@ class Insight:
 
     @guarded
     def front(self) -> Front | None:
-        """Return the trials of several objectives that no other dominates; None with one, and while there is no bound.
+        """Return the front of several objectives; None with one objective, and while there is no bound.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
@@ -203,7 +203,7 @@ class Insight:
 
     @guarded
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee | None:
-        """Return the guarantee of the reported intervals, of all objectives at once; None while there is no bound.
+        """Return the guarantee of the reported intervals of all objectives at once; None while there is no bound.
 
         Args:
             selected: As for ``Surrogate.guarantee``.
@@ -219,7 +219,7 @@ class Insight:
         return joint_guarantee(surrogates, selected)
 
     def check_one_objective(self, question: str) -> None:
-        """Raise InvalidInput if the run has several objectives, where a question is about one."""
+        """Raise InvalidInput if the run has several objectives, for a question about one objective."""
         objectives = self.quantities.objectives
         if objectives:
             raise InvalidInput(
@@ -229,9 +229,9 @@ class Insight:
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
-        """Return by how much the objective is better at some parameters than at others, with an interval.
+        """Return by how much the objective is better at some parameters than at others, with its 90% interval.
 
-        It comes from the fitted model of the practical setting, so it is no guarantee. None in the certified setting,
+        It comes from the fitted model of the practical setting, so it has no guarantee. None in the certified setting,
         and while there is no model.
 
         Args:
@@ -256,9 +256,9 @@ class Insight:
     def finalists(self) -> list[Trial]:
         """Return the trials whose parameters are worth new evaluations, at most five: see ``Result.confirm``.
 
-        The first is the recommended trial. After it come those that keep all limits as measured and may be better, with
-        a probability of 5%, or in the certified setting by their bounds; the most probable first. If there is none, the
-        next best trial. While there is no bound, the next best trials by their values.
+        The first is the recommended trial. Then come the trials that keep all limits as measured and may be better, the
+        most probable first: with a probability of at least 5%, or in the certified setting by their bounds. If there is
+        none, the next best trial follows. While there is no bound, the next best trials by value follow.
 
         Raises:
             InvalidInput: Several objectives.
@@ -267,5 +267,5 @@ class Insight:
         return finalists(self.quantities, self._generator())
 
     def _generator(self) -> torch.Generator:
-        """Return a source of randomness for statistics about the trials that have ended."""
+        """Return a source of randomness that depends on the seed of the run and on how many trials have ended."""
         return generator_of(self._seed, len(self._run.trials.finished))

@@ -1,7 +1,8 @@
-"""Optima of draws: where each draw of the objective is largest, among points that keep the constraints.
+"""Optima of draws: where each draw of the objective is largest, among points that probably keep the constraints.
 
-A draw is evaluated at points near the best trials, and at points that cover the space. From the best point of either
-kind a local search climbs: of random steps, which become shorter, it takes the best one if that is an improvement.
+A draw is evaluated at points near the best trials, and at points that cover the space. A local search starts at the
+best point of either kind. In each round it takes the best of some random steps if that is an improvement; the steps
+become shorter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _N_NEAR = 128
 """Number of points near the best trials."""
 
 _N_BEST = 8
-"""Number of these best trials."""
+"""Number of the best trials near which points are drawn."""
 
 _MOST_LISTED = 2048
 """Largest number of points of a finite space that are all compared."""
@@ -37,11 +38,11 @@ _N_STEPS = 8
 
 
 class Optima(NamedTuple):
-    """The optima of draws, or the best points of each draw so far.
+    """The optima of draws; during the search, the best points of each draw so far.
 
     Attributes:
-        units: Points [s P] of the unit cube, one for each draw; [s m P] during the search, from m starts.
-        values: The values [s] of the draws there; during the search their targets [s m].
+        units: Points [s P] of the unit cube, one for each draw; during the search [s m P], from m starts.
+        values: The values [s] of the draws at these points; during the search their targets [s m].
     """
 
     units: Tensor
@@ -52,7 +53,7 @@ def optima(objective: DrawnObjective, trials: Tensor, generator: torch.Generator
     """Return the optima [s P] of s draws of the objective, and their values [s].
 
     Args:
-        objective: The draws, and the constraints that the optima keep with a probability of a half each.
+        objective: The draws, and the constraints; the optima keep each with a probability of at least 1/2.
         trials: Points [n P] of trials that keep the constraints, the best one first.
         generator: Source of randomness.
     """
@@ -79,15 +80,15 @@ def optima(objective: DrawnObjective, trials: Tensor, generator: torch.Generator
 
 
 def _best(objective: DrawnObjective, points: Tensor) -> Optima:
-    """Return the best of points [n P] for each draw, with its target as the value."""
+    """Return for each draw the best of points [n P], with the target as its value."""
     values, best = objective.targets(points).max(1)
     return Optima(points[best], values)
 
 
 def _candidates(space: Space, trials: Tensor, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return points [n P] of the trials and near the best of them, and points [m P] that cover the space.
+    """Return points [n P] at trials and near the best of them, and points [m P] that cover the space.
 
-    Of a small finite space, and of a table, there are none near the trials: the covering points are its own.
+    In a small finite space, and in a table, the covering points are its own points, and there are none near the trials.
     """
     whole = Subspace(space)
     generator = torch.Generator().manual_seed(seeds[0])
@@ -112,9 +113,9 @@ def _candidates(space: Space, trials: Tensor, seeds: Sequence[int]) -> tuple[Ten
 def _climbed(
     objective: DrawnObjective, best: Optima, scale: float, generator: torch.Generator
 ) -> Optima:
-    """Return the best points after one round of random steps from each.
+    """Return the best points after one round of random steps from each of them.
 
-    A point moves to the best of its steps, if that is better and keeps the constraints.
+    A point moves to the best of its steps if that is better and probably keeps the constraints.
 
     Args:
         objective: The draws.
@@ -141,5 +142,5 @@ def _climbed(
 
 
 def _normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Return standard normal numbers of a shape."""
+    """Draw standard normal numbers of a shape."""
     return torch.randn(tuple(shape), generator=generator, dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""An outlier: the trial whose value is farthest from the prediction by all other trials, such as a slip in a table.
+"""The outlier of a run: the trial whose value is farthest from the prediction by all others, such as a typing error.
 
-The prediction is that of a model fitted to the other trials alone. A model that is also fitted to a wrong value
-explains it, by more noise or by a shorter lengthscale.
+The model that predicts it is fitted to the other trials alone. A model that is also fitted to a wrong value would
+explain it by more noise or by a shorter lengthscale.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _FEWEST = 6
 """Number of observed values from which on one of them may be an outlier."""
 
 _ALONE = 0.99
-"""Distance of the nearest other value, in ranges, beyond which nothing predicts a value. Two options are 1 apart."""
+"""Distance in ranges: a trial without another one so near is not predicted. Two options are 1 apart."""
 
 _NARROW = 3.0
-"""Ratio of the ends of an interval up to which it shows that a decimal point is in a wrong place."""
+"""Largest ratio of the ends of an interval that can show a misplaced decimal point."""
 
 
 @dataclass(frozen=True)
 class Outlier:
     """A trial whose value is far from the prediction by all other trials.
 
-    Reports leave a doubtful value out of what they say about the run, until it is corrected, removed or repeated.
+    Reports about the run leave a doubtful value out until it is corrected, removed or repeated.
 
     Attributes:
         number: The number of the trial.
         value: Its value.
-        lower, upper: The 90% interval of its value that the other trials predict.
-        doubtful: Whether the value is probably wrong: it is worse than predicted, or better than the best other value
-            by more than the range of all others, or inside the interval after its decimal point is moved by one place.
-            Otherwise the trial may be a discovery.
+        lower, upper: The 90% interval of the value that the other trials predict.
+        doubtful: Whether the value is probably wrong. It is if it is worse than predicted, if it is better than the
+            best other value by more than the range of all others, or if it is inside the interval after its decimal
+            point is moved by one place. Otherwise the trial may be a discovery.
         repeated: The number of the first other trial with the same parameters; None if there is none.
     """
 
@@ -61,7 +61,7 @@ class Outlier:
 
     @property
     def shown_value(self) -> str:
-        """The value as text, with four digits, or more where it would look as if it were in ``prediction``."""
+        """The value as text with four digits, or more if it would otherwise look as if it were in ``prediction``."""
         lower, upper = self._shown_ends()
         if self.value > self.upper:
             return beside(self.value, float(upper))
@@ -84,15 +84,16 @@ class Outlier:
 def outlier(
     surrogate: Surrogate, without: Callable[[int], Surrogate | None], maximize: bool
 ) -> Outlier | None:
-    """Return the trial with the largest leave-one-out error, if its value is far from its prediction; else None.
+    """Return the trial with the largest leave-one-out error if its value is far from the prediction, else None.
 
-    A value is far if it differs by more than four standard deviations, or if it is outside of the 90% interval and ten
-    times or a tenth of it is inside. None where values have no noise, since then they are computed and not measured;
-    where all other values are equal; and where no other value is nearer than another option of a choice would be.
+    A value is far if it differs by more than four standard deviations. It is also far if it is outside of the 90%
+    interval, and ten times the value or a tenth of it is inside. None if the values have no noise, since then they are
+    computed and not measured; if all other values are equal; and if all other trials are farther away than another
+    option of a choice is.
 
     Args:
         surrogate: The surrogate of the objective, larger values better.
-        without: Returns the surrogate that is fitted to all other trials.
+        without: Returns the surrogate without the trial of a number.
         maximize: Whether larger values of the objective are better.
     """
     suspect = _suspect(surrogate)
@@ -124,7 +125,7 @@ def outlier(
 
 
 def _suspect(surrogate: Surrogate) -> Evaluation | None:
-    """Return the observed value with the largest leave-one-out error, in standard deviations of its prediction.
+    """Return the evaluation with the largest leave-one-out error, in standard deviations of its prediction.
 
     None without noise, without a prior, and with fewer than six observed values.
     """
@@ -140,7 +141,7 @@ def _suspect(surrogate: Surrogate) -> Evaluation | None:
 
 
 def _is_alone(surrogate: Surrogate, suspect: Evaluation) -> bool:
-    """Return whether no other value is nearer than another option would be, so that none predicts this one."""
+    """Return whether all other trials are farther away than another option is, so that none predicts this one."""
     point = torch.tensor(suspect.features, dtype=torch.float64)
     others = [e.features for e in surrogate.values if e.number != suspect.number]
     distances = (torch.tensor(others, dtype=torch.float64) - point).norm(dim=-1)
@@ -148,7 +149,7 @@ def _is_alone(surrogate: Surrogate, suspect: Evaluation) -> bool:
 
 
 def _is_slip(value: float, lower: float, upper: float) -> bool:
-    """Return whether a value is in a narrow interval only after its decimal point is moved by one place."""
+    """Return whether a value is in a narrow interval only if its decimal point is moved by one place."""
     if lower <= value <= upper or lower * upper <= 0:
         return False
     smaller, larger = sorted([abs(lower), abs(upper)])
@@ -158,7 +159,7 @@ def _is_slip(value: float, lower: float, upper: float) -> bool:
 
 
 def _is_beyond(value: float, others: Sequence[Evaluation]) -> bool:
-    """Return whether a value is better than the best other one by more than the range of all others."""
+    """Return whether a value is better than the best other value by more than the range of all others."""
     values = [evaluation.value for evaluation in others if evaluation.value is not None]
     worst = min(values)
     best = max(values)

@@ -1,4 +1,4 @@
-"""Functions that are called after trials."""
+"""Functions of the user that are called after each trial."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
 
 OnTrial = Callable[[Trial, Result], Any]
-"""Called after a trial with it and the result so far; returning True or raising ``kbo.Stop`` ends the run."""
+"""A function of an ended trial and the result so far; it ends the run by returning True or raising ``kbo.Stop``."""
 
 
 class Callbacks:
-    """The ``on_trial`` of a run.
+    """The functions ``on_trial`` of a run.
 
-    A function that is a context manager too is entered before the first trial, and left after the last one with the
-    error that ended the run, if one did.
+    A function that is also a context manager is entered before the first trial. It is left after the last one, with the
+    error if one ended the run.
 
     Args:
         on_trial: A function, a list of them, or None.
 
     Raises:
-        InvalidInput: Something else.
+        InvalidInput: An argument of another kind.
     """
 
     def __init__(self, on_trial: OnTrial | Sequence[OnTrial] | None) -> None:
@@ -41,7 +41,7 @@ class Callbacks:
         return bool(self._functions)
 
     def opened(self) -> contextlib.ExitStack:
-        """Enter the functions that are context managers, and return the stack that leaves them."""
+        """Enter the functions that are context managers, and return the stack that will leave them."""
         with contextlib.ExitStack() as stack:
             for function in self._functions:
                 if hasattr(function, "__enter__"):
@@ -58,7 +58,7 @@ class Callbacks:
 
 
 class _WithCallersSettings:
-    """A context manager of the caller, which is entered and left with the settings of the caller."""
+    """A context manager of the user, which is entered and left with the user's settings of PyTorch."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
@@ -73,7 +73,7 @@ class _WithCallersSettings:
 
 
 def _reason_of(function: OnTrial, trial: Trial, result: Result) -> str:
-    """Call a function of the caller, and return its reason to stop, or an empty text."""
+    """Call a function of the user, and return its reason to stop, or an empty text."""
     try:
         with as_caller():
             answer = function(trial, result)

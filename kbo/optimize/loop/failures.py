@@ -1,4 +1,4 @@
-"""Runs that end because too many of their trials failed."""
+"""The errors of runs that end because too many trials failed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kbo.optimize.run.outcome import lacks_name, with_condition
 from kbo.optimize.run.trials import Trial
 
 _MOST_REASONS = 3
-"""Number of reasons of failures that an error shows."""
+"""Number of reasons of failures that an error names."""
 
 
 def check_not_all_failed(optimizer: Optimizer) -> None:
-    """Raise TooManyFailures if no trial of a run that has ended has a value, because all of them failed."""
+    """Raise TooManyFailures if all trials of a run that has ended have failed."""
     trials = optimizer.run.trials
     failures = [trial.failure for trial in trials.failed if trial.failure]
     if not failures or trials.complete or len(failures) < trials.n_asked_ended:
@@ -31,7 +31,7 @@ def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooMany
     Args:
         optimizer: The optimiser of the run.
         n_trials: The number of trials that failed.
-        last: The last one of them.
+        last: The last of the failed trials.
     """
     failed = "1 trial failed, the last"
     if n_trials > 1:
@@ -41,7 +41,7 @@ def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooMany
 
 
 def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
-    """Return whether a trial has failed as all others will: a needed name has been in no result so far.
+    """Return whether all trials will fail as this one did: no trial has a value, and its result lacks a needed name.
 
     Args:
         optimizer: The optimiser of the run.
@@ -53,11 +53,11 @@ def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
 
 
 def _advice(optimizer: Optimizer, failure: str) -> str:
-    """Return what a user can do after too many failures, in one or several sentences.
+    """Return what the user can do after too many failures, in sentences.
 
     Args:
         optimizer: The optimiser of the run.
-        failure: The reason of one of them.
+        failure: The reason of one of the failures.
     """
     advice = "Correct the objective or its bounds"
     if lacks_name(failure, optimizer.run.main):

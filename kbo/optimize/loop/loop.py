@@ -1,6 +1,6 @@
-"""Trials that begin and end until there is a reason to stop.
+"""The loop of ``minimize``: trials begin and end until there is a reason to stop.
 
-All that time decides is here: everything else is a function of the events on record.
+Decisions by the clock are made here only; all others are functions of the recorded events.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kbo.workers.engine import Engine, Session
 
 
 class Loop:
-    """The trials of a run.
+    """The loop over the trials of a run.
 
     Args:
-        optimizer: The optimiser, which chooses parameters and records what happens.
-        stopping: The budgets, and the reasons to stop before they are used.
-        first_points: The points to try first, as ``kbo.optimize.evaluated.first_points.first_points`` returns them.
+        optimizer: The optimiser, which chooses parameters and records events.
+        stopping: The budgets, and the reasons to stop earlier.
+        first_points: The points to try first, from ``kbo.optimize.evaluated.first_points.first_points``.
         callbacks: The functions that are called after each trial.
-        pruner: Stops trials early by what they report; None without one.
+        pruner: Stops trials early by their reports; None without early stopping.
         progress: Whether a progress bar is shown.
     """
 
@@ -68,7 +68,7 @@ class Loop:
         self._end = math.inf  # of the time budget, by ``time.monotonic``
 
     def run(self, objective: Callable[..., Any], engine: Engine, timeout: float | None) -> str:
-        """Run trials until there is a reason to stop, and return it; trials that still run are released.
+        """Run trials until there is a reason to stop, and return the reason; trials that still run are released.
 
         Args:
             objective: The objective function.
@@ -88,7 +88,7 @@ class Loop:
                     self._end = time.monotonic() + stopping.time_budget - seconds_before
                 return self._until_stopped(session)
         finally:
-            with contextlib.suppress(JournalError):  # which has been raised already
+            with contextlib.suppress(JournalError):  # it has been raised already
                 self._run.release()
 
     def _on_report(self, number: int, value: float, step: int) -> bool:
@@ -99,7 +99,7 @@ class Loop:
                 return False
             events = self._run.events_from(self._pruning.n_events)
             return self._pruning.should_stop(number, events)
-        except Exception as error:  # an objective in this process would take it for its own
+        except Exception as error:  # the objective may catch it, so it is raised again later
             self._error_of_report = self._error_of_report or error
             raise
 
@@ -134,7 +134,7 @@ class Loop:
         return reason
 
     def _begin_trials(self, session: Session) -> None:
-        """Begin as many trials as may run, first those at the points to try first."""
+        """Begin as many trials as may run, starting with those at the points to try first."""
         while len(session.running) < session.capacity and not self._used_up(session):
             point: dict[str, Any] = {}
             if self._first_points:
@@ -153,10 +153,10 @@ class Loop:
         )
 
     def _after(self, trial: Trial) -> str:
-        """Take note of the end of a trial, and return a reason to stop the run, or an empty text.
+        """Count the failures, call the callbacks, and return a reason to stop the run, or an empty text.
 
         Raises:
-            TooManyFailures: ``max_failures`` trials failed in a row, or a name is missing in all results.
+            TooManyFailures: ``max_failures`` trials failed in a row, or results lack a needed name.
         """
         if trial.status == "failed":
             self._n_failed_in_a_row += 1
@@ -179,13 +179,13 @@ class Loop:
         return max(self._end - time.monotonic(), 0.0)
 
     def _longest_wait(self) -> float | None:
-        """Return the seconds after which running trials are ended; None if they are waited for."""
+        """Return the seconds after which running trials are ended; None if the run waits for them."""
         if self._stopping.end_running and self._end < math.inf:
             return self._seconds_left()
         return None
 
     def _show(self, bar: Bar, session: Session) -> None:
-        """Show the best value or the front, the number of running trials and the time that is left."""
+        """Show the best value or the front, the number of running trials and the time left."""
         if bar.disable:
             return
         texts = best_so_far(self._optimizer)

@@ -1,4 +1,4 @@
-"""Texts of the progress bar of a run: the journal above it, and numbers beside the number of trials."""
+"""The texts of the progress bar of a run: the journal above it, and the numbers beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbo.optimize.run.trials import Trial
 
 
 def place_of(run: Run) -> str:
-    """Return the path of the journal of a run, and whether it is new; empty without a journal."""
+    """Return the path of the journal of a run and whether it is new, as text; empty without a journal."""
     if run.path is None:
         return ""
     n_trials = sum(trial.asked for trial in run.trials.all)  # without known results
@@ -22,7 +22,7 @@ def place_of(run: Run) -> str:
 
 
 def best_so_far(optimizer: Optimizer) -> dict[str, str]:
-    """Return the best observed value that keeps the limits; with several objectives what is known of their front."""
+    """Return the best observed value of the trials within the limits, as text; for several objectives their front."""
     completed = optimizer.insight.within_limits()
     if optimizer.objectives:
         return _front_so_far(optimizer, completed)
@@ -34,7 +34,7 @@ def best_so_far(optimizer: Optimizer) -> dict[str, str]:
 
 
 def _front_so_far(optimizer: Optimizer, completed: Sequence[Trial]) -> dict[str, str]:
-    """Return the number of trials on the observed front, and its hypervolume if the whole reference is given."""
+    """Return the number of trials on the observed front, and its hypervolume if all reference values are given."""
     objectives = optimizer.objectives
     targets = targets_of(completed, objectives)
     front = targets[non_dominated(targets)]

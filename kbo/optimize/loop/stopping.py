@@ -1,4 +1,4 @@
-"""The budgets of a run, and the reasons to stop before they are used."""
+"""The budgets of a run, and the reasons to stop before these are used."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kbo.optimize.result import PROOF
 from kbo.optimize.settings.setting import Setting
 
 _ASK_EVERY = 5
-"""Number of trials after which the slow reasons to stop are examined again."""
+"""Number of trials between two checks of the slow reasons to stop."""
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a run ends: its budgets, and the reasons to stop before they are used; arguments as for ``kbo.minimize``.
+    """The budgets of a run, and the reasons to stop before these are used; arguments as for ``kbo.minimize``.
 
     A reason is a text, which is empty as long as the run goes on.
 
@@ -47,7 +47,7 @@ class Stopping:
         )
 
     def check_possible(self, setting: Setting, method: str) -> None:
-        """Raise InvalidInput if a setting and a method lack the model or the bounds that a reason to stop needs."""
+        """Raise InvalidInput if a reason to stop needs a model or bounds that setting and method do not have."""
         has_bounds = methods.get(method).has_bounds
         if self.stop_at_gap and not has_bounds:
             raise InvalidInput(
@@ -65,12 +65,12 @@ class Stopping:
     def budget_used(
         self, n_asked_ended: int, n_running: int, n_before: int, seconds_left: float
     ) -> str:
-        """Return the reason why no further trial begins: the trials or the time of the budget are used.
+        """Return the reason why no further trial begins (trials or time are used), or an empty text.
 
         Args:
-            n_asked_ended: Trials that ``ask`` began and that have ended, those of the journal included.
-            n_running: Trials that are running.
-            n_before: Trials that had ended in the journal.
+            n_asked_ended: Number of ended trials that ``ask`` began, with those of the journal.
+            n_running: Number of running trials.
+            n_before: Number of such trials that the journal had before this call.
             seconds_left: Seconds that are left of the time budget.
         """
         if self.n_trials is not None and n_asked_ended + n_running >= self.n_trials:
@@ -88,7 +88,7 @@ class Stopping:
         return ""
 
     def by_results(self, optimizer: Optimizer) -> str:
-        """Return the reason to stop that the values of the trials give."""
+        """Return the reason to stop by the values of the trials, or an empty text."""
         n_asked_ended = optimizer.run.trials.n_asked_ended
         is_slow_allowed = n_asked_ended % _ASK_EVERY == 0
         infeasible = optimizer.insight.infeasible(PROOF if is_slow_allowed else PROOF // 10)
@@ -111,8 +111,8 @@ class Stopping:
     def _gap_reached(self, optimizer: Optimizer, is_slow_allowed: bool) -> str:
         """Return a reason to stop if the optimality gap is at most ``stop_at_gap``.
 
-        A proof of the gap is tried where a search has found one that is small enough, and, with less work, among the
-        slow reasons: the proved gap can be smaller than the one that was found.
+        A proof is tried if a search finds a gap that is small enough. When slow reasons are checked, a shorter proof is
+        tried otherwise, since a proved gap can be smaller than one that was found.
         """
         goal = self.stop_at_gap
         if goal is None:

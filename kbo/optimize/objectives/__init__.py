@@ -1,1 +1,1 @@
-"""Several objectives: as a user states them, and the hypervolume of their front."""
+"""Several objectives: as a user states them (``objective.py``), and the volume of their front (``hypervolume.py``)."""

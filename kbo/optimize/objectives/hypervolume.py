@@ -1,16 +1,16 @@
-"""Hypervolume of a front, and its scalarisations: one number for each direction in which the objectives may improve.
+"""Hypervolume of a front, and its scalarisations: one number for each direction of improvement.
 
-A point with targets y_1, ..., y_m above a reference z is worth
+The scalarisation of a point with targets y_1, ..., y_m above a reference z is
 
     s_w(y) = min_k (y_k - z_k) / w_k
 
-in the direction w, a positive vector of length 1. The volume between z and the points that some of a set of points
-dominates is, with w uniform on the positive part of the sphere,
+in the direction w, a positive vector of length 1. The hypervolume of a set of points Y is the volume of the region
+above z that they dominate. With w uniform on the positive part of the sphere it is
 
     HV(Y) = c_m E_w[max_{y in Y} max(s_w(y), 0)^m],   c_m = pi^(m/2) / (2^m Gamma(m/2 + 1))
 
-(Zhang and Golovin 2020, "Random hypervolume scalarizations for provable multi-objective black box optimization",
-Lemma 5). Larger targets are better.
+(Zhang and Golovin 2020, "Random hypervolume scalarizations for provable multi-objective black box optimization", Lemma
+5). Larger targets are better.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 EXACT = 3
-"""Number of objectives up to which the exact hypervolume takes no noticeable time."""
+"""Largest number of objectives for which the exact hypervolume takes no noticeable time."""
 
 
 def directions(count: int, m: int, generator: torch.Generator) -> Tensor:
@@ -34,10 +34,10 @@ def scalarized(targets: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
 
 
 def improvement(targets: Tensor, front: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
-    """Return the growth of the hypervolume [n] of a front by each of some points, divided by c_m.
+    """Return the growth [n] of the hypervolume of a front when each of n points alone is added, divided by c_m.
 
-    The expectation in the formula above is a mean over some directions. Where nothing grows, it is minus the distance
-    to a growth in the nearest direction.
+    The expectation in the formula of the module is a mean over k directions. Where no direction grows, the result is
+    minus the distance to the front, measured in the direction where this is shortest.
 
     Args:
         targets: The targets [n m] of the points.
@@ -53,7 +53,7 @@ def improvement(targets: Tensor, front: Tensor, reference: Tensor, weights: Tens
 
 
 def non_dominated(targets: Tensor) -> Tensor:
-    """Return whether each of some points with targets [... n m] is dominated by no other of them, [... n].
+    """Return whether points with targets [... n m] are on the front, so that no other of them dominates them, [... n].
 
     A point dominates another if it is at least as good in all objectives, and better in one.
     """
@@ -61,7 +61,7 @@ def non_dominated(targets: Tensor) -> Tensor:
 
 
 def n_dominating(targets: Tensor) -> Tensor:
-    """Return the number of points [... n] that dominate each of the points with targets [... n m]."""
+    """Return for each point with targets [... n m] the number of points that dominate it, [... n]."""
     other = targets.unsqueeze(-3)
     point = targets.unsqueeze(-2)
     is_as_good = (other >= point).all(-1)
@@ -70,16 +70,16 @@ def n_dominating(targets: Tensor) -> Tensor:
 
 
 def hypervolume(targets: Tensor, reference: Tensor) -> Tensor:
-    """Return the hypervolume [...] of targets [... n m]: the volume above a reference [m] that they dominate.
+    """Return the hypervolume [...] of targets [... n m]: the volume that they dominate above a reference [m].
 
-    Exact, by sorting along the last objective: O(n log n) for 2 objectives, O(n^2 log n) for 3.
+    It is exact, by sorting along the last objective: O(n log n) for 2 objectives, O(n^2 log n) for 3.
     """
     above = targets.clamp_min(reference) - reference
     return _volume(above)
 
 
 def volumes_so_far(targets: Tensor, reference: Tensor) -> list[float]:
-    """Return the hypervolumes, above a reference [m], of the first 1, 2, ..., n of some points with targets [n m]."""
+    """Return the n hypervolumes above a reference [m] of the first 1, 2, ..., n points with targets [n m]."""
     volumes = []
     volume = 0.0
     front = targets[:0]
@@ -94,7 +94,7 @@ def volumes_so_far(targets: Tensor, reference: Tensor) -> list[float]:
 
 
 def _volume(above: Tensor) -> Tensor:
-    """Return the volume [...] of the union of boxes from 0 to points [... n m] of the positive orthant, m > 1."""
+    """Return the volume [...] of the union of the boxes between 0 and n positive points [... n m], m > 1."""
     order = above[..., -1].argsort(-1, descending=True)
     sorted_points = above.gather(-2, order.unsqueeze(-1).expand_as(above))
     heights = sorted_points[..., -1]

@@ -1,4 +1,4 @@
-"""Objectives: the quantities of a run with several of them, and the reference that makes their values comparable."""
+"""Several objectives of a run, and the reference values of their hypervolume."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from kbo.optimize.run.trials import Trial, measurements
 
 @dataclass(frozen=True, eq=False)
 class Objective(Measured):
-    """A quantity to optimise, which the objective function returns by name.
+    """A quantity to optimise, which the objective function returns under its name.
 
-    The assumptions about the first objective are those of the setting; the others have their own.
+    The setting has the assumptions about the first objective; the other objectives have their own.
 
     Args:
         name: The key of the quantity in the returned dict.
-        noise_std: In the certified setting the sub-Gaussian constant of its noise, which is needed unless the method
+        noise_std: Noise of the quantity. In the certified setting its sub-Gaussian constant, needed unless the method
             bounds it online; in the practical setting its standard deviation, if it is known.
-        norm_bound: Bound of its RKHS norm, needed in the certified setting, and only there; its prior mean is 0.
-        kernel: Its kernel in the certified setting, which is copied; by default that of the setting. Or a list of
-            ``kbo.Hypothesis``, without the two numbers: the bounds hold if one of them is true.
+        norm_bound: Bound of the RKHS norm of the quantity, whose prior mean is 0. Needed in the certified setting, and
+            only there.
+        kernel: Kernel of the quantity in the certified setting, which is copied; by default that of the setting. Or a
+            list of ``kbo.Hypothesis``, without ``noise_std`` and ``norm_bound``: the bounds hold if one hypothesis is
+            true.
 
     Attributes:
         maximize: Whether larger values are better.
@@ -65,26 +67,26 @@ class Objective(Measured):
 
 
 class Minimize(Objective):
-    """A quantity whose smaller values are better."""
+    """A quantity to minimise."""
 
     maximize = False
 
 
 class Maximize(Objective):
-    """A quantity whose larger values are better."""
+    """A quantity to maximise."""
 
     maximize = True
 
 
 def objective_of(name: Any, maximize: bool, **assumptions: Any) -> Objective:
-    """Return an objective by its name and direction; assumptions as for ``Objective``."""
+    """Return the objective of a name and a direction; assumptions as for ``Objective``."""
     if maximize:
         return Maximize(name, **assumptions)
     return Minimize(name, **assumptions)
 
 
 def recorded_objectives(header: Mapping[str, Any]) -> list[Objective]:
-    """Return the objectives, without their kernels, that the header of a journal describes; none if there is one."""
+    """Return the objectives in the header of a journal, without their kernels; empty if the run has a single one."""
     objectives = []
     for entry in header.get("objectives", ()):
         arguments = {name: value for name, value in entry.items() if name not in KERNELS}
@@ -93,22 +95,22 @@ def recorded_objectives(header: Mapping[str, Any]) -> list[Objective]:
 
 
 def main_of(objectives: Sequence[Objective]) -> str:
-    """Return the name of the quantity that ``Trial.value`` holds: the first of several objectives, or "objective"."""
+    """Return the name of the quantity in ``Trial.value``: the first of several objectives, or "objective"."""
     if objectives:
         return objectives[0].name
     return OBJECTIVE
 
 
 def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
-    """Return the objectives of a run with several of them; none if only the value of the run is optimised.
+    """Return the checked argument ``objectives``; empty if the run has a single objective.
 
     Args:
         objectives: Objectives, or names of quantities that are all minimised, or all maximised.
-        maximize: Whether names are of quantities that are maximised.
+        maximize: Whether quantities that are given by name are maximised.
 
     Raises:
-        InvalidInput: Not a list of at least two objectives, two of one name, or assumptions about the first one, which
-            are those of the setting.
+        InvalidInput: Not a list of at least two objectives, two with the same name, or assumptions about the first one,
+            which belong to the setting.
     """
     if isinstance(objectives, (str, bytes, Mapping)) or not isinstance(objectives, Sequence):
         raise InvalidInput(
@@ -134,7 +136,7 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
 
 
 def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tensor:
-    """Return the observed values [n m] of several objectives in completed trials, times -1 if minimised."""
+    """Return the observed values [n m] of objectives in completed trials, times -1 for those that are minimised."""
     targets = []
     for trial in trials:
         values = measurements(trial, main_of(objectives))
@@ -143,7 +145,7 @@ def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tens
 
 
 def check_has_bounds(method: str) -> None:
-    """Raise InvalidInput if a method has no bounds, which the search for a front needs."""
+    """Raise InvalidInput if a method has no bounds: the search for a front needs them."""
     if not methods.get(method).has_bounds:
         raise InvalidInput(
             f"method {method!r} has no bounds, which the search for a front needs: leave method out."
@@ -151,7 +153,7 @@ def check_has_bounds(method: str) -> None:
 
 
 def reference_of(reference: Any, objectives: Sequence[Objective]) -> dict[str, float]:
-    """Return the values that are just not acceptable, by the names of objectives.
+    """Return the checked argument ``reference``: values that are just not acceptable, by the name of the objective.
 
     Args:
         reference: A dict of values by the names of some objectives, or None.

@@ -1,5 +1,5 @@
-"""From what is known to parameters: of the next trial, and of the best point of a context.
+"""The parameters of the next trial, and of the best point in a context, from what is known so far.
 
-* ``next_params.py``: the strategies of a run, asked in turn; ``begin_search.py``: the search that they are given
-* ``best_params.py``: the best and the safe points by pessimistic bounds
+* ``next_params.py``: asks the strategies of a run in turn; ``begin_search.py``: the search that they get
+* ``best_params.py``: the best points and the safe points, by pessimistic bounds
 """

@@ -1,4 +1,4 @@
-"""The search for the parameters of one trial: from the best trials, considering failed and pending ones."""
+"""The search for the parameters of one trial, with failed and pending trials taken into account."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 _MANY_TRIALS = 500
-"""Completed trials from which on the practical setting scores half as many points in the search for the next one: each
-is expensive, and the starts are good."""
+"""Number of completed trials from which on the practical setting scores half as many points in a search: each score is
+expensive, and the starts are good."""
 
 _SPACING = 0.099
-"""Distance in ranges up to which trials with noise are next to each other; next to one that is being evaluated another
-one says little. Of a range with 10 steps all may be evaluated at once."""
+"""Distance in ranges up to which points are next to each other: under noise a trial says little next to a running one.
+All values of a range with 10 steps may be evaluated at once."""
 
 _BELOW = 0.1
-"""Distance of the default reference below the least targets of a front, in its extents."""
+"""Distance of the default reference below the least targets of a front, in extents of the front."""
 
 _LEAST_EXTENT = 2.0
-"""Extent above the reference, at least, in standard deviations of the targets."""
+"""Least extent of a front above the reference, in standard deviations of the targets."""
 
 
 def search_for_trial(
     quantities: Quantities, seed: int, subspace: Subspace, number: int, pending: Sequence[Params]
 ) -> Search:
-    """Return the search for the parameters of a trial, with the surrogates.
+    """Return the search for the parameters of a trial, with surrogates and bounds.
 
     Args:
         quantities: The quantities of the run.
         seed: The seed of the run.
         subspace: The part of the space.
         number: The number of the trial.
-        pending: Parameters that are being evaluated, besides the pending trials.
+        pending: Parameters that are being evaluated, besides those of the pending trials.
 
     Raises:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
@@ -79,17 +79,17 @@ def search_for_trial(
 
 
 def _effort(quantities: Quantities) -> float:
-    """Return the share of the usual number of points that the search for the next trial scores."""
+    """Return the factor of the usual number of points that the search for the next trial scores."""
     if len(quantities.trials.complete) >= _MANY_TRIALS and not quantities.setting.certified:
         return 0.5
     return 1.0
 
 
 def _with_avoided(search: Search, quantities: Quantities, running: Tensor) -> Search:
-    """Return a search that avoids the points with features [n D] that are being evaluated, and those next to them.
+    """Return a search that avoids the points that are being evaluated, with features [n D], and those next to them.
 
-    In the certified setting it avoids none: to repeat a point may be worth most there. Without noise points next to
-    those are not avoided.
+    In the certified setting no point is avoided, since a repetition may be the most useful trial. Without noise the
+    points next to them are not avoided.
     """
     avoided = running
     if quantities.setting.certified:
@@ -101,7 +101,7 @@ def _with_avoided(search: Search, quantities: Quantities, running: Tensor) -> Se
 
 
 def _failing(quantities: Quantities) -> list[tuple[str, Any]]:
-    """Return the options that have only failed, while there is no surrogate, which would know of failed trials."""
+    """Return the options that have only failed, to avoid them until there is a surrogate, which knows of failures."""
     trials = quantities.trials
     if not trials.failed:
         return []
@@ -113,7 +113,7 @@ def _failing(quantities: Quantities) -> list[tuple[str, Any]]:
 def _with_surrogates(
     search: Search, quantities: Quantities, surrogate: Surrogate, running: Tensor
 ) -> Search:
-    """Return a search with the surrogates and the bounds of all objectives, and the front of several.
+    """Return a search with the surrogates and bounds of all objectives and, with several objectives, their front.
 
     Args:
         search: The search.
@@ -153,7 +153,7 @@ def _limits(quantities: Quantities, number: int, running: Tensor) -> list[Limit]
 
 
 def _worst(quantities: Quantities) -> list[float]:
-    """Return the worst value so far of each objective, larger ones better."""
+    """Return the worst observed value of each objective, larger ones better."""
     complete = quantities.trials.complete
     if quantities.objectives:
         return targets_of(complete, quantities.objectives).amin(0).tolist()
@@ -161,11 +161,13 @@ def _worst(quantities: Quantities) -> list[float]:
 
 
 def _front(quantities: Quantities) -> SearchedFront | None:
-    """Return the front of several objectives so far; None while there are no surrogates, or with one objective.
+    """Return the front of several objectives so far.
 
-    The reference is that of the user; where there is none, a tenth of the front's extent below its least targets, and
-    at least two standard deviations of the targets below the largest. Otherwise the search would not leave one part
-    of the front: points beyond the reference count nothing.
+    None with one objective, while there are no surrogates, and while no trial keeps the limits.
+
+    The reference is the user's. For other objectives it is a tenth of the front's extent below the least target of the
+    front, and at least two standard deviations of the targets below the largest. Points beyond the reference have no
+    worth, so with a closer one the search would stay in one part of the front.
     """
     if not quantities.others:
         return None
@@ -192,10 +194,10 @@ def _front(quantities: Quantities) -> SearchedFront | None:
 def _with_failed(
     quantities: Quantities, position: int, surrogate: Surrogate, bound: Bound
 ) -> Bound:
-    """Return a bound of the objective at a position, with failed trials observed at its worst value so far.
+    """Return the bound of the objective at a position, as if its worst value had been observed in failed trials.
 
-    Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value nothing
-    is predicted count as failed ones.
+    The data say nothing against failed trials, so the search would return to them otherwise. Pruned trials without a
+    predicted value count as failed.
     """
     trials = quantities.trials
     if not trials.failed and not trials.pruned:
@@ -211,7 +213,7 @@ def _with_failed(
 
 
 def _with_pending(bound: Bound, running: Tensor) -> Bound:
-    """Return a bound to search with, with running trials, at features [n D], observed at the mean."""
+    """Return a bound for the search, as if the mean had been observed at the features [n D] of running trials."""
     if not len(running):
         return bound
     return bound.given(running)

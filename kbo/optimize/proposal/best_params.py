@@ -1,4 +1,4 @@
-"""Points that are best, or certain to be safe, by pessimistic bounds: no trial need have been there."""
+"""The best points and the safe points by pessimistic bounds, whether or not they were evaluated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kbo.space import Params
 
 
 def best_params(quantities: Quantities, seed: int, subspace: Subspace) -> Params | None:
-    """Return the parameters whose lower bound is nearly the largest of a subspace; None while there is no bound.
+    """Return the parameters of a subspace with nearly the largest lower bound; None while there is no bound.
 
     Where the setting explores safely, they are among the points that are certain to keep all limits.
 
@@ -41,12 +41,12 @@ def best_params(quantities: Quantities, seed: int, subspace: Subspace) -> Params
 
 
 def safe_units(quantities: Quantities, safe_points: SafePoints, search: Search) -> Tensor:
-    """Return points [n P] of the unit cube that are certain to keep all limits, of a part of the space.
+    """Return the points [n P] of the unit cube in a part of the space that are certain to keep all limits.
 
     Args:
-        quantities: The quantities of a run, which have learned from all its trials.
-        safe_points: What is known of their safe points.
-        search: A search of that part.
+        quantities: The quantities of a run, after all its trials.
+        safe_points: The safe points of the run.
+        search: A search of that part of the space.
     """
     tried = quantities.units_of(quantities.trials.all)
     units, _ = certainly_safe(safe_points, search, tried)

@@ -1,4 +1,4 @@
-"""The parameters of the next trial: the strategies of a run, asked in turn about what is known."""
+"""The parameters of the next trial: the strategies of a run are asked in turn."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def next_params(
     number: int,
     pending: Sequence[Params] = (),
 ) -> tuple[Params, Explanation]:
-    """Return the parameters of a trial, and why they were chosen.
+    """Return the parameters of a trial, and the explanation of this choice.
 
     Args:
         quantities: The quantities of the run.
         seed: The seed of the run.
         subspace: The part of the space to choose from.
         number: The number of the trial.
-        pending: Parameters that are being evaluated, besides the pending trials.
+        pending: Parameters that are being evaluated, besides those of the pending trials.
 
     Raises:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.

@@ -1,4 +1,4 @@
-"""Trials with different parameters."""
+"""Trials without repetitions of the same parameters."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from kbo.optimize.run.trials import Trial
 
 
 def distinct(trials: Sequence[Trial], best: Trial) -> list[Trial]:
-    """Return one trial for each of the parameters of some trials, and of the recommended one.
+    """Return trials with different parameters, one for all with the same, the recommended trial first.
 
-    The recommended trial is the first. The others follow in the reverse of their order; of several trials with the same
-    parameters it is the first one.
+    The others follow in reverse order. Of trials with the same parameters the first one is returned.
     """
     others = {}
     for trial in reversed(trials):

@@ -1,4 +1,4 @@
-"""The front of the completed trials with several objectives, by the means of their true values."""
+"""The front of several objectives: completed trials that no other dominates, by posterior means."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 
 @dataclass(frozen=True)
 class FrontTrials:
-    """Trials with different parameters, and those of them that no other dominates: the front.
+    """Trials with different parameters, and which of them are on the front.
 
     Attributes:
         trials: The trials [n], the recommended one first.
         features: Their features [n D].
-        intervals: Lower bound, mean and upper bound [n] of each of the m objectives there, larger values better.
-        rows: The rows of the front, the best one in the first objective first.
+        intervals: Lower bound, mean and upper bound [n] of each of the m objectives at the trials, larger values
+            better.
+        rows: The rows of the trials on the front, the best one in the first objective first.
     """
 
     trials: Sequence[Trial]
@@ -50,7 +51,7 @@ class FrontTrials:
 
     @property
     def means(self) -> Tensor:
-        """The means [n m] of the true values of all trials, on the CPU."""
+        """The posterior means [n m] of the objectives at all trials, on the CPU."""
         return _means(self.intervals)
 
     @property
@@ -60,14 +61,14 @@ class FrontTrials:
 
     @property
     def extents(self) -> Tensor:
-        """The largest less the least mean [m] of each objective on the front; 1 where all are equal."""
+        """The largest less the least mean of each objective on the front, [m]; 1 where all are equal."""
         means = self.means[self.rows].double()
         extents = means.amax(0) - means.amin(0)
         return extents.masked_fill(extents == 0, 1.0)
 
 
 def front_trials(quantities: Quantities) -> FrontTrials | None:
-    """Return the front of those completed trials that keep all limits as measured, and of the recommended one.
+    """Return the front of the completed trials that keep all limits as measured, and of the recommended trial.
 
     None with one objective, without a recommended trial, and while there is no bound.
 

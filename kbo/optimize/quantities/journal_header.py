@@ -1,4 +1,4 @@
-"""The header of a journal: the problem of a run, by which a journal knows that it is continued with the same one."""
+"""The header of a journal: it describes the problem of a run, so that no other problem continues the journal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kbo.space import Space
 def journal_header(
     quantities: Quantities, seed: int, value_range: tuple[float, float] | None, space: Space
 ) -> dict[str, Any]:
-    """Return the header of the journal of a run: its problem as plain JSON values.
+    """Return the header of the journal of a run: its problem, as plain JSON values.
 
     Args:
         quantities: The quantities of the run, in any space.
         seed: The seed of the run.
-        value_range: The declared range of the objective; None without one.
-        space: The space that is described, and on which kernels have their fingerprints.
+        value_range: The declared range of the objective; None if none is declared.
+        space: The space to describe; fingerprints of kernels are computed on it.
     """
     problem = quantities.problem
     header = {
@@ -45,7 +45,7 @@ def journal_header(
 
 
 def _description(measured: Measured, columns: int) -> dict[str, Any]:
-    """Return a constraint or an objective as plain JSON values; its kernel by a fingerprint on some columns."""
+    """Return a constraint or an objective as plain JSON values, with a fingerprint in place of its kernel."""
     numbers = measured.describe()
     if measured.kernel is None:
         return numbers

@@ -1,4 +1,4 @@
-"""Final values of trials that report while they run, predicted from the curves of completed trials."""
+"""Predicted final values of trials that were stopped early, by the reports of completed trials (learning curves)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from kbo.optimize.run.trials import Trial
 
 FEWEST = 6
-"""Completed trials with the same step from which on a regression line is drawn."""
+"""Least number of completed trials with the same step for a regression."""
 
 _LEAST = 3
-"""Completed trials with the same step from which on final values are predicted."""
+"""Least number of completed trials with the same step for a prediction."""
 
 
 def curves_at(step: int, trials: Iterable[Trial]) -> np.ndarray:
-    """Return the last report up to a step and the final value of the completed trials with such a report, [n 2]."""
+    """Return the last report up to a step, and the final value, of the completed trials with such a report, [n 2]."""
     curves = []
     for trial in trials:
         if trial.value is None:
@@ -31,10 +31,10 @@ def curves_at(step: int, trials: Iterable[Trial]) -> np.ndarray:
 
 
 def regression(report: float, curves: np.ndarray) -> tuple[float, float]:
-    """Return mean and standard error of a final value, by linear regression on the nearest reports and final values.
+    """Return the prediction of a final value from a report, and its standard error, by linear regression.
 
-    The prediction of a new value (Seber & Lee 2003, ch. 5) from the n pairs (x, y) whose x is nearest to the report,
-    with a slope of at least 0:
+    It is the prediction of a new value (Seber & Lee 2003, ch. 5) from the n pairs (x, y) whose reports x are nearest to
+    the report. The slope is at least 0:
 
         mean = mean(y) + slope (report - mean(x))
         error^2 = sum(residual^2) / (n - 2) (1 + 1 / n + (report - mean(x))^2 / sum((x - mean(x))^2))
@@ -64,23 +64,23 @@ def regression(report: float, curves: np.ndarray) -> tuple[float, float]:
 
 
 def degrees_of_freedom(n: int) -> int:
-    """Return the degrees of freedom of the error of a regression among n completed trials."""
+    """Return the degrees of freedom of the error of ``regression`` with n completed trials."""
     return _n_nearest(n) - 2
 
 
 def _n_nearest(n: int) -> int:
-    """Return the number of completed trials that a regression uses, of n."""
+    """Return how many of n completed trials ``regression`` uses."""
     return max(FEWEST, math.ceil(n / 2))
 
 
 def prediction(
     trial: Trial, complete: Iterable[Trial], maximize: bool
 ) -> tuple[float, float] | None:
-    """Return the final value of a pruned trial, predicted from its last report as ``Curves`` does, and its error.
+    """Return the predicted final value of a pruned trial, as ``Curves`` predicts it, and its standard error.
 
-    With fewer than six completed trials it is, of their final values, the one with the rank of the report among theirs
-    at the same step. A prediction is not better than every value, and not worse than every value and the report. The
-    further it is from every value, the larger is its error.
+    With fewer than six completed trials it is the final value that has the same rank as the report has among their
+    reports. A prediction is never better than the best final value, and never worse than both the worst final value and
+    the report. Its error grows with its distance to the nearest final value.
 
     Args:
         trial: The pruned trial.
@@ -88,8 +88,8 @@ def prediction(
         maximize: Whether larger values are better.
 
     Returns:
-        The value and its standard error; None without a report, with fewer than three completed trials with the same
-        step, and where they cannot be computed.
+        The prediction and its standard error. None without a report, with fewer than three completed trials that
+        reported up to this step, and if they cannot be computed.
     """
     if not trial.reports:
         return None
@@ -116,9 +116,10 @@ def prediction(
 
 
 def _by_rank(report: float, curves: np.ndarray) -> tuple[float, float]:
-    """Return the final value that has the rank of a report, interpolated, and its standard error.
+    """Return the interpolated final value with the rank of a report, and its standard error.
 
-    The error is the root mean square of those of the completed trials, and a share of the extent of their values.
+    The error combines the root mean square error over the completed trials with the extent of their values divided by
+    n.
 
     Args:
         report: The report.

@@ -1,4 +1,4 @@
-"""The quantities of a run before its first trial: which arguments go together, and their defaults."""
+"""The quantities of a run before its first trial: checks that its arguments go together, and their defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kbo.space import Space
 log: logging.Logger = logging.getLogger("kbo")
 
 _MANY_OBJECTIVES = 4
-"""Number of objectives above which a warning names the cost."""
+"""Largest number of objectives without a warning about the cost."""
 
 
 def new_quantities(
@@ -40,9 +40,9 @@ def new_quantities(
     reference: Any,
     value_range: tuple[float, float] | None,
 ) -> Quantities:
-    """Return the quantities of a run before its first trial, with the defaults of its arguments.
+    """Return the quantities of a run before its first trial, from the arguments of a user.
 
-    Arguments as for ``Optimizer``, and the space and the limits on measured quantities.
+    Arguments as for ``Optimizer``; the space and the limits on measured quantities are given instead of the bounds.
 
     Raises:
         InvalidInput: Arguments that cannot be used, or not with each other.
@@ -68,7 +68,7 @@ def _check_several(
     method: str,
     value_range: tuple[float, float] | None,
 ) -> None:
-    """Raise InvalidInput if an argument is for one objective only, and warn of the cost of many objectives."""
+    """Raise InvalidInput if an argument cannot be used with several objectives; warn if they are very many."""
     if value_range is not None:
         raise InvalidInput("value_range is for one objective: leave it out.")
     first = objectives[0].name
@@ -91,10 +91,10 @@ def _check_several(
 
 
 def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:
-    """Return the least and the largest possible value of the objective, larger ones better; the whole line by default.
+    """Return the least and the largest possible value of the objective, larger better; infinite if not declared.
 
     Args:
-        value_range: The declared range, in units of the objective; None without one.
+        value_range: The declared range, in units of the objective; None if none is declared.
         maximize: Whether larger values of the objective are better.
     """
     if value_range is None:

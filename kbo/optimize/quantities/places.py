@@ -13,11 +13,11 @@ from kbo.space import Space
 class Places:
     """The points and the features of the trials of a run, each computed once, on the CPU.
 
-    After a change of the space a trial may be outside of its ranges: it has features, and no point. A trial without a
-    place in the space has neither.
+    After a change of the space, a trial outside of the new ranges has features, but no point. A trial without a place
+    in the space has neither.
 
     Args:
-        trials: The trials of a run, which grow.
+        trials: The trials of a run; more may begin later.
         space: Their space.
     """
 
@@ -29,7 +29,7 @@ class Places:
         self._features = GrowingTensor(torch.empty(0, space.columns, dtype=torch.float64))
 
     def units(self, trials: list[Trial]) -> Tensor:
-        """Return the points [n P] of the unit cube of those trials that have one."""
+        """Return the points [n P] of the unit cube of the trials that have one."""
         self._add_new()
         units = self._units.value[[trial.number for trial in trials]]
         if self._space.changed:
@@ -37,12 +37,12 @@ class Places:
         return units
 
     def features(self, trials: list[Trial]) -> Tensor:
-        """Return the features [n D] of trials, NaN of those without a place in the space."""
+        """Return the features [n D] of trials; they are NaN for trials without a place in the space."""
         self._add_new()
         return self._features.value[[trial.number for trial in trials]]
 
     def _add_new(self) -> None:
-        """Compute points and features of the trials that began since the last call."""
+        """Compute points and features of the trials that began after the last call."""
         new = self._trials.all[self._units.n :]
         if not new:
             return

@@ -1,4 +1,4 @@
-"""The quantities of a run: what its trials say of the objective and of the limits, and which trial is recommended."""
+"""The quantities of a run: surrogates of the objectives and of the limits, and the recommended trial."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ _N_LEADING = 8
 """Number of the best trials near which a search begins."""
 
 _ROUNDING = 1e-9
-"""Relative difference of values at the same parameters that is no noise."""
+"""Largest relative difference of values at the same parameters that is not noise."""
 
 
 class Quantities:
-    """Surrogates of the objective and of the quantities with limits, after the trials that have ended so far.
+    """Surrogates of the objectives and of the quantities with limits, after the trials that have ended so far.
 
-    The objective is multiplied by -1 if it is minimised, and a quantity with an upper limit too: larger is better.
+    Larger is better: an objective that is minimised, and a quantity with an upper limit, is multiplied by -1.
 
     Args:
-        trials: The trials of a run, which grow.
+        trials: The trials of a run; more may begin and end later.
         setting: The setting.
         problem: The method, the space and the range of the objective.
         constraints: The limits on measured quantities.
         maximize: Whether larger values of the objective are better.
-        objectives: Several objectives, the first of which has the values of the trials; none if there is one.
-        reference: Values of some objectives that are just not acceptable, by name.
+        objectives: Several objectives, the first of which is the value of a trial; empty if there is one objective.
+        reference: By name, the values of some objectives that are just not acceptable.
 
     Attributes:
-        trials, setting, problem, constraints, maximize, objectives, reference: As given.
+        trials, setting, problem, constraints, maximize, objectives, reference: See the arguments.
         space: The space of the problem.
-        objective: The objective, or the first one of several.
+        objective: The quantity of the objective, or of the first of several.
         others: The other objectives, with their quantities.
-        limited: The constraints that the assumptions alone do not decide, with their quantities.
+        limited: The constraints that the assumptions alone do not prove to be kept, with their quantities.
         sign: 1, or -1 if the objective is minimised.
-        safe_points: The points that are certain to be safe; None unless the setting explores safely.
+        safe_points: The safe points; None unless the setting explores safely.
 
     Raises:
         InvalidInput: The setting cannot be used with the method, the space or the constraints.
@@ -107,7 +107,7 @@ class Quantities:
         self._n_ranked = 0
 
     def after(self, trials: Trials) -> Quantities:
-        """Return the quantities of the same problem after other trials, in their space."""
+        """Return the quantities of the same problem after other trials, in the space of these trials."""
         problem = self.problem._replace(space=trials.space)
         return Quantities(
             trials,
@@ -121,7 +121,7 @@ class Quantities:
 
     @property
     def needed(self) -> list[str]:
-        """The names of the measurements without which a trial has failed: what is limited, and other objectives."""
+        """The names of measurements without which a trial has failed: limited quantities, and further objectives."""
         names = [c.name for c in self.constraints if c.name != OBJECTIVE]
         names += [objective.name for objective in self.objectives[1:]]
         return list(dict.fromkeys(names))
@@ -138,7 +138,7 @@ class Quantities:
         return self.objective.surrogate()
 
     def report_surrogate(self) -> Surrogate | None:
-        """Return the surrogate of the objective for reports, in which bad values are not cut; None as ``surrogate``.
+        """Return the surrogate of the objective for reports, in which bad values are not cut; None if there is none.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
@@ -147,10 +147,10 @@ class Quantities:
         return self.objective.report_surrogate()
 
     def surrogates(self, *, for_reports: bool = False) -> dict[str, Surrogate]:
-        """Return the surrogates of all objectives by name, in their order; none while there are too few values.
+        """Return the surrogates of all objectives by name, in their order; empty while one of them has no bound.
 
         Args:
-            for_reports: Whether they are for reports, in which bad values are not cut.
+            for_reports: Whether the surrogates are for reports, in which bad values are not cut.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
@@ -170,7 +170,7 @@ class Quantities:
         return surrogates
 
     def noiseless(self) -> bool | None:
-        """Return whether the values of no objective have noise; None while that is not known.
+        """Return True if no objective has noise, False if one has, and None while that is not known.
 
         Raises:
             RefutedAssumptions: As ``surrogates``.
@@ -183,7 +183,7 @@ class Quantities:
         return True
 
     def targets(self, trials: list[Trial]) -> Tensor | None:
-        """Return the means [n m] of all objectives in trials as their surrogates model them; None without surrogates.
+        """Return the posterior means [n m] of all objectives at trials, as targets; None without surrogates.
 
         Raises:
             RefutedAssumptions: As ``surrogates``.
@@ -203,7 +203,7 @@ class Quantities:
         return surrogate
 
     def limits(self) -> list[ConstraintSurrogate]:
-        """Return the constraints of which there is a surrogate.
+        """Return the limited constraints whose surrogates have bounds.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
@@ -212,7 +212,7 @@ class Quantities:
         return self._limits_so_far()
 
     def _limits_so_far(self) -> list[ConstraintSurrogate]:
-        """Return the constraints of which there is a surrogate after the trials that were learned.
+        """Return the limited constraints whose surrogates have bounds, after the trials that were learned so far.
 
         Raises:
             RefutedAssumptions: As ``limits``.
@@ -229,7 +229,7 @@ class Quantities:
 
         Args:
             units: The points of the unit cube.
-            name: "objective", or the name of a constraint of ``limited``.
+            name: "objective", or the name of another objective or of a constraint of ``limited``.
 
         Raises:
             InvalidInput: There is no such quantity.
@@ -292,7 +292,7 @@ class Quantities:
             )
 
     def _notice_noise(self, trial: Trial, features: tuple[float, ...]) -> None:
-        """Assume that all objectives have noise once one of them differs at the same parameters."""
+        """Assume noise of all objectives once two values of one of them differ at the same parameters."""
         if trial.value is None or not self.others or self._first_values is None:
             return
         values = [trial.value]
@@ -306,7 +306,7 @@ class Quantities:
             other.assume_noise()
 
     def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
-        """Return value and error of an ended trial; in the practical setting a prediction where it was pruned."""
+        """Return value and standard error of an ended trial; of a pruned one a prediction, in the practical setting."""
         if not trial.pruned or self.setting.certified:
             return trial.value, error_of(trial)
         before = [
@@ -338,7 +338,7 @@ class Quantities:
         return max(allowed, key=lambda trial: of_trial[trial.number])
 
     def _balance(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ``balance`` of trials with features [n D], and the number of them that dominate each, [n]."""
+        """Return the ``balance`` [n] of trials with features [n D], and how many of them dominate each, [n]."""
         surrogates = self.surrogates(for_reports=True)
         if not surrogates:
             return features.new_zeros(len(features)), features.new_zeros(len(features))
@@ -354,7 +354,7 @@ class Quantities:
         return trial.params
 
     def feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
-        """Return bounds and limits of the measured quantities at a completed trial: see ``Insight.feasibility``."""
+        """Return the feasibility of a completed trial: see ``Insight.feasibility``."""
         undecided = [constraint for constraint, _ in self.limited]
         features = self.features([best])
         delta = None
@@ -363,10 +363,10 @@ class Quantities:
         return feasibility(delta, self.constraints, undecided, self.limits(), best, features, ways)
 
     def within_limits(self, best: Trial | None = None) -> list[Trial]:
-        """Return the trials with a value whose parameters and measurements keep all constraints.
+        """Return the completed trials whose parameters and measurements keep all constraints.
 
         Args:
-            best: A trial whose measurements need not keep them: the recommended one.
+            best: A trial whose measurements need not keep them, such as the recommended one.
         """
         allowed = self.allowed(self.trials.complete)
         return [t for t in allowed if t is best or not violations(t, self.constraints)]
@@ -388,23 +388,23 @@ class Quantities:
         return self._best
 
     def best_of(self, trials: list[Trial]) -> list[Trial]:
-        """Return the eight best of some completed trials; of equal ones the first that were begun."""
+        """Return the eight best of some completed trials; of equal ones those that began first."""
         return heapq.nlargest(_N_LEADING, trials, lambda trial: (self.rank(trial), -trial.number))
 
     def signed(self, trial: Trial) -> float:
-        """Return the value of a completed trial, larger if better."""
+        """Return the value of a completed trial, with the sign for which larger is better."""
         return self.sign * (trial.value or 0.0)
 
     def rank(self, trial: Trial) -> tuple[int, float]:
-        """Return the order of completed trials while there is no bound: kept limits, then the value."""
+        """Return the key by which completed trials are ordered while there is no bound: kept limits, then the value."""
         return -violations(trial, self.constraints), self.signed(trial)
 
     def features(self, trials: list[Trial]) -> Tensor:
-        """Return the features [n D] of trials that have a place in the space, also outside of its ranges."""
+        """Return the features [n D] of trials, also outside of the ranges; NaN without a place in the space."""
         return self._places.features(trials).to(self.space.device)
 
     def units_of(self, trials: list[Trial]) -> Tensor:
-        """Return the points [n P] of the unit cube of those trials that are in the space."""
+        """Return the points [n P] of the unit cube of the trials that are in the space."""
         return self._places.units(trials)
 
     def running(self) -> Tensor:
@@ -414,7 +414,7 @@ class Quantities:
 
 
 def balance(means: Tensor, front: Tensor) -> Tensor:
-    """Return the balance [n] of points: the least share of the front's extent that any objective reaches.
+    """Return the balance [n] of points: how far the worst objective reaches into the extent of the front.
 
     balance = min_k (means_k - min front_k) / (max front_k - min front_k)
 
@@ -434,13 +434,13 @@ def _quantities(
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
 ) -> tuple[Quantity, list[tuple[Objective, Quantity]], list[tuple[Constraint, Quantity]]]:
-    """Return the quantity of the objective, of several the first one, and objectives and constraints with theirs.
+    """Return the quantity of the (first) objective, and with theirs the further objectives and the limited constraints.
 
-    These are the other objectives, and the constraints that are not decided in advance.
+    Constraints that the assumptions alone prove to be kept have no quantity.
 
     Raises:
-        InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function of the
-            given norm reaches a limit.
+        InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function within
+            the norm bound reaches a limit.
     """
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
     n_objectives = max(1, len(objectives))

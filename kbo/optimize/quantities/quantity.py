@@ -1,4 +1,4 @@
-"""One quantity that trials measure: its evaluations and its surrogates."""
+"""One quantity that trials measure: its evaluations and its surrogate."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 
 
 class Quantity:
-    """A quantity that trials measure: its evaluations, and the surrogates that a setting fits to them.
+    """A quantity that trials measure: its evaluations, and the surrogate that a setting fits to them.
 
-    A surrogate is fitted again only after new evaluations.
+    The surrogate is fitted again only after new evaluations.
 
     Args:
         setting: The setting for the quantity.
         problem: The method and the space.
-        prefix: The beginning of the messages that refute its assumptions.
+        prefix: The first words of errors that refute the assumptions.
 
     Attributes:
-        evaluations: The ends of the trials, in their order.
+        evaluations: One evaluation for each ended trial, in the order of the ends.
 
     Raises:
         InvalidInput: The setting cannot be used with the method or the space.
@@ -58,7 +58,7 @@ class Quantity:
         return self._surrogate
 
     def assume_noise(self) -> None:
-        """Take equal values at equal parameters for a coincidence from now on."""
+        """Assume from now on that equal values at equal parameters are a coincidence."""
         self._setting = self._setting.with_noise()
         self._surrogate = self._setting.fit(self._problem, [])
         self._n_fitted = 0
@@ -92,12 +92,12 @@ class Quantity:
         return self._report_surrogate
 
     def without(self, number: int) -> Surrogate | None:
-        """Return the surrogate for reports that is fitted to all trials but one; None while there are too few."""
+        """Return the surrogate for reports after all trials but one; None if there are too few."""
         others = [evaluation for evaluation in self.evaluations if evaluation.number != number]
         return self._setting.for_reports().fit(self._problem, others)
 
 
 def _cuts(surrogate: Surrogate) -> bool:
-    """Return whether a surrogate was fitted to values some of which were cut, since they are so bad."""
+    """Return whether a surrogate was fitted to values some of which were cut as too bad."""
     values = [evaluation.value for evaluation in surrogate.values]
     return any(surrogate.transform.cuts(value) for value in values if value is not None)

@@ -1,7 +1,7 @@
-"""The search of the space after the trials of a run, from the best ones, and the random numbers of a run.
+"""The search from the best trials of a run, and the random numbers of a run.
 
-What proposes trials, what proves a gap and what computes statistics begin here, so that all of them search the same
-space from the same points. The seed of the run and the number of a trial alone decide the random numbers.
+Proposals, gaps and statistics all begin with this search, so they search the same space from the same points. The
+random numbers depend on the seed of the run and the number of a trial alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kbo.optimize.search.subspace import Subspace
 
 
 def generator_of(seed: int, number: int) -> torch.Generator:
-    """Return a source of randomness that depends on the seed of a run and a number alone."""
+    """Return a source of randomness that depends only on the seed of a run and a number."""
     return torch.Generator().manual_seed((1_000_003 * seed + number) % 2**63)
 
 
@@ -28,8 +28,8 @@ def search_from_best(
         quantities: The quantities of the run.
         seed: The seed of the run.
         subspace: The part of the space.
-        number: The number of the trial whose random numbers it has.
-        effort: The share of the usual number of points that are scored.
+        number: The number of the trial, which decides the random numbers.
+        effort: Factor of the usual number of scored points.
     """
     space = quantities.space
     starts = _starts(quantities, subspace)
@@ -45,12 +45,12 @@ def search_from_best(
 def search_after_trials(
     quantities: Quantities, seed: int, subspace: Subspace | None = None
 ) -> Search:
-    """Return a search from the best trials so far, with random numbers that depend on how many trials have ended.
+    """Return a search from the best trials so far; its random numbers depend on how many trials have ended.
 
     Args:
         quantities: The quantities of the run.
         seed: The seed of the run.
-        subspace: The part of the space; by default the whole.
+        subspace: The part of the space; by default the whole space.
     """
     if subspace is None:
         subspace = Subspace(quantities.space)
@@ -58,7 +58,7 @@ def search_after_trials(
 
 
 def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
-    """Return the points [s P] of the best trials; if the subspace has a box, in the box, if there are any."""
+    """Return the points [s P] of the best trials; if the subspace has a box, only those in it, if there are any."""
     if subspace.boxed:
         complete = quantities.allowed(quantities.trials.complete)
         is_inside = subspace.in_box(quantities.units_of(complete)).tolist()

@@ -1,9 +1,9 @@
-"""Events of a run, and the lines of a journal that hold them.
+"""The events of a run, and the lines of a journal that hold them.
 
-A line is a JSON object whose last entry, ``sum``, is the CRC-32 of all objects up to this one, without these entries.
-So changed, removed, repeated and exchanged lines are noticed. The first line, the header, describes the problem and
-names the format. Each version of kbo reads all journals since ``FORMAT`` 2, which kbo 0.9 began to write. Journals of
-kbo 0.8 and before have no checksums and are refused, and so are those of a later format.
+A line is a JSON object. Its last entry, ``sum``, is the CRC-32 of all objects up to this one, without their ``sum``. So
+changed, removed, repeated and exchanged lines are noticed. The first line, the header, describes the problem and names
+the format. Each version of kbo reads all journals since ``FORMAT`` 2 (kbo 0.9). Journals of kbo 0.8 and before, which
+have no checksums, are refused, and so are those of a later format.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kbo.errors import InvalidInput
 FORMAT = "kbo-journal-2"
 
 LONGEST_LINE = 1_000_000
-"""Bytes of a line at most."""
+"""Largest number of bytes of a line."""
 
 LONGEST_REASON = 2000
-"""Characters of the reason of a failure that are kept."""
+"""Largest number of characters of a reason."""
 
 _SHOWN = 80
 
@@ -48,14 +48,14 @@ class _Event(
     gc=False,
     tag_field="event",
 ):
-    """An event of a trial: its number, and the time."""
+    """An event of a trial: the number of the trial, and the time in seconds since 1970."""
 
     number: Whole
     time: Time | None = None
 
 
 class Ask(_Event, tag="ask"):
-    """A trial begins; ``asked`` is False if its value was known before, ``proposal`` says why it was chosen."""
+    """A trial begins. ``asked`` is False if its value was known before; ``proposal`` says why it was chosen."""
 
     params: dict[str, Scalar] | list[float]
     asked: bool = True
@@ -67,7 +67,7 @@ class Again(_Event, tag="again"):
 
 
 class Release(_Event, tag="release"):
-    """The run ended while the trial was running: it is pending, and was not lost."""
+    """The run ended while the trial was running: the trial is pending, and this start does not count as lost."""
 
 
 class Report(_Event, tag="report"):
@@ -78,7 +78,7 @@ class Report(_Event, tag="report"):
 
 
 class Tell(_Event, tag="tell"):
-    """A trial has a value and other measurements by name; it took some seconds."""
+    """A trial ends with a value and other measurements by name, after some seconds."""
 
     value: float
     measured: dict[str, float] = {}
@@ -101,14 +101,14 @@ class Prune(_Event, tag="prune"):
 
 
 class Correct(_Event, tag="correct"):
-    """A trial that has ended has another value and other measurements than were reported."""
+    """A trial that has ended gets another value and other measurements than were reported."""
 
     value: float
     measured: dict[str, float] = {}
 
 
 class Remove(_Event, tag="remove"):
-    """A trial does not count any more: nothing is learned from it."""
+    """A trial is left out from here on: nothing is learned from it."""
 
     reason: str
 
@@ -122,9 +122,9 @@ class Change(
     tag="space",
     tag_field="event",
 ):
-    """The space is another one from here on; ``was`` has the values of parameters that earlier trials lack.
+    """The space changes; ``was`` has the values of new parameters for earlier trials, by name.
 
-    Numbers keep the scale on which the kernel compared them before if ``same_scale``.
+    If ``same_scale``, numbers keep the scale on which the kernel compared them before.
     """
 
     space: list[Entry]
@@ -171,7 +171,7 @@ _encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 class _Format(Struct):
-    """The format that a first line names."""
+    """The format of a journal, as its first line names it."""
 
     format: str = ""
 
@@ -182,7 +182,7 @@ _decode_header = msgspec.json.Decoder(Header).decode
 
 
 def header_of(description: Mapping[str, Any]) -> Header:
-    """Return the description of a problem as it would be read from a journal."""
+    """Return the description of a problem in the form in which a journal returns it."""
     return _decode_header(_encode(description))
 
 
@@ -217,7 +217,7 @@ def line(entry: Mapping[str, Any] | Event, before: int) -> tuple[bytes, int]:
 
 
 def unfit(measured: Mapping[str, float]) -> str:
-    """Return the reason why a journal cannot hold measurements; an empty text if it can."""
+    """Return the reason why measurements do not fit into a line of a journal; an empty text if they do."""
     try:
         text, _ = line(Tell(number=0, value=0.0, measured=dict(measured)), 0)
     except InvalidInput as error:
@@ -229,7 +229,7 @@ def unfit(measured: Mapping[str, float]) -> str:
 
 
 def _sealed(text: bytes, before: int) -> tuple[bytes, int]:
-    """Return the line of an encoded object, and its checksum, given the checksum before it."""
+    """Return the line of an encoded object, and its checksum, given the checksum of the line before it."""
     checksum = zlib.crc32(text, before)
     return b'%b,"sum":"%08x"}\n' % (text[:-1], checksum), checksum
 
@@ -246,9 +246,9 @@ class Contents:
         events: The events, one for each line from the second on.
         size: Number of bytes of these lines.
         checksum: The checksum of the last one.
-        damage: The number of the line that is not valid and the reason; empty if all are.
-        unfinished: Whether a last line follows that was not completely written.
-        other_format: The format that the first line names, if it is another one of kbo; empty otherwise.
+        damage: The number of the first line that is not valid, with the reason; empty if all lines are valid.
+        unfinished: Whether an incomplete last line follows.
+        other_format: The format that the first line names, if it is another format of kbo; empty otherwise.
     """
 
     header: Header = field(default_factory=dict)
@@ -282,9 +282,9 @@ def parse(text: bytes) -> Contents:
 
 
 def _other_format(text: bytes) -> str:
-    """Return the format of kbo that a first line names, if it is another one than FORMAT; an empty text otherwise.
+    """Return the format of kbo that a first line names, if it is not FORMAT; an empty text otherwise.
 
-    Nothing else of the line is read: a later format may have entries of another kind.
+    The rest of the line is not read, since a later format may have other entries.
 
     Raises:
         ValueError: The line is no JSON object with a text as format.

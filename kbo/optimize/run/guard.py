@@ -1,4 +1,4 @@
-"""Methods that run one at a time, and never on memory that an interrupted method left half changed."""
+"""The guard of a run: its methods run one at a time, and never on the half-changed state of an interrupted method."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ R = TypeVar("R")
 
 
 class Guard(Lock):
-    """The lock that a run and the objects built on it share, and the repair after an interrupt.
+    """The lock of a run and of the objects built on it, and the repair after an interrupt.
 
-    A guarded method waits for those of other threads, and may call other guarded methods. After a method that was
-    interrupted (by Ctrl-C, for example) the next one begins by computing the run from its record again.
+    A guarded method waits for guarded methods of other threads, and may call others itself. If a method was
+    interrupted, for example by Ctrl-C, the next one first computes the run from its record again.
 
     Args:
-        rebuild: The method that does so, of an object that owns the guard.
+        rebuild: A method of the owner of the guard that computes the run from its record.
     """
 
     def __init__(self, rebuild: Callable[[], None]) -> None:
@@ -62,7 +62,7 @@ class Guard(Lock):
         threads = torch.get_num_threads()
         try:
             result = method(*arguments, **options)
-        except (InvalidInput, JournalError, RefutedAssumptions):  # memory is that of the record
+        except (InvalidInput, JournalError, RefutedAssumptions):  # memory agrees with the record
             self._interrupted = False
             raise
         finally:  # an interrupt inside of PyTorch's own context managers leaves what they set
@@ -82,7 +82,7 @@ Self = TypeVar("Self", bound=_Guarded)
 
 
 def guarded(method: Callable[Concatenate[Self, P], R]) -> Callable[Concatenate[Self, P], R]:
-    """Let a method of an object with a ``guard`` run alone."""
+    """Decorate a method of an object with a ``guard``, so that it runs alone."""
 
     @functools.wraps(method)
     def call(self: Self, *args: P.args, **options: P.kwargs) -> R:

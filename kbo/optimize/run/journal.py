@@ -1,7 +1,7 @@
 """A crash-safe journal: one event per line, on disk before the run goes on.
 
-A process that is killed while writing leaves at most a last line without its newline, which opening the journal
-removes. Nothing in a journal is ever executed.
+A process that is killed while writing leaves at most an incomplete last line, which is removed when the journal is
+opened. Nothing in a journal is ever executed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _open: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close the journals in a forked process: they are those of the process that forked it."""
+    """Close the journals in a forked process: they belong to the process that forked it."""
     for journal in list(_open):
         journal.close(
             "this process was forked from the one that writes it. Report values to that one"
@@ -77,10 +77,10 @@ class Journal:
             raise
 
     def recover(self, check: Check | None = None) -> list[Event]:
-        """Return the events on disk, after removing an unfinished last line; a foreign file is left as it is.
+        """Remove an unfinished last line and return the events on disk; a foreign file is left as it is.
 
         Args:
-            check: A function of header and events that raises an error if they are of another problem.
+            check: Raises an error if header and events, its arguments, belong to another problem.
 
         Raises:
             JournalError: The file is damaged, or not a journal.
@@ -112,8 +112,8 @@ class Journal:
     def continued(self, events: list[Event]) -> list[Event]:
         """Return the events on disk after a write that may have been interrupted.
 
-        If they do not begin with the given events, the file was changed: then the given ones are returned, and later
-        writes are refused.
+        If they do not begin with the given events, the file was changed by others. Then the given events are returned,
+        and later writes are refused.
         """
         if self._closed:
             return events
@@ -128,11 +128,11 @@ class Journal:
         return on_disk
 
     def append(self, event: Event) -> None:
-        """Write an event; when this returns it survives a crash of the machine.
+        """Write an event to disk: after the return it survives a crash of the machine.
 
         Raises:
-            InvalidInput: An event that is too long; nothing was written.
-            JournalError: The event cannot be written, or the file is not the one that was opened, or was changed.
+            InvalidInput: The event is too long; nothing was written.
+            JournalError: The event cannot be written, or the file was replaced or changed.
         """
         self._check_open()
         self._check_place()
@@ -141,7 +141,7 @@ class Journal:
         self._checksum = checksum
 
     def close(self, reason: str = "open it again with Optimizer(..., journal=...)") -> None:
-        """Release the file; the reason is part of the error that later writes raise."""
+        """Release the file; the error of later writes names the reason."""
         if not self._closed:
             self._closed = reason
         self._file.close()
@@ -150,7 +150,7 @@ class Journal:
         """Lock the file against other writers.
 
         Raises:
-            JournalError: The journal is no file, in use, or cannot be locked.
+            JournalError: The journal is no file, is in use, or cannot be locked.
         """
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             raise JournalError(f"the journal {self.path} is not a file: choose another path.")
@@ -175,7 +175,7 @@ class Journal:
             raise JournalError(f"the journal {self.path} is closed: {self._closed}.")
 
     def _check_place(self) -> None:
-        """Raise JournalError if the path leads to another file by now, or another program has written there."""
+        """Raise JournalError if the path leads to another file now, or if another program has written to the file."""
         opened = os.fstat(self._file.fileno())
         try:
             at_path = os.stat(self._place)
@@ -193,7 +193,7 @@ class Journal:
             )
 
     def _write(self, text: bytes) -> None:
-        """Write a text to the disk, all of it or nothing.
+        """Write a text to the disk, completely or not at all.
 
         Raises:
             JournalError: The text cannot be written.
@@ -217,7 +217,7 @@ class Journal:
 _SAVE = "Save what is known with optimizer.save(path)"
 
 _DECLARED = "completion_independent_of_noise"
-"""The entry of a header that may differ where a run continues: it says how trials are read, not which problem it is."""
+"""The entry of a header that may differ when a run continues: it is no part of the problem."""
 
 
 def examine(path: str | os.PathLike[str]) -> Contents:
@@ -262,10 +262,10 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
 def write(
     path: str | os.PathLike[str], description: Mapping[str, Any], events: Sequence[Event]
 ) -> None:
-    """Write a whole journal, replacing ``path`` in one step.
+    """Write a whole journal; ``path`` is replaced in one step.
 
     Raises:
-        JournalError: The place cannot be written; nothing was changed.
+        JournalError: The path cannot be written; nothing was changed.
     """
     target = Path(path)
     try:
@@ -285,19 +285,19 @@ def differences(
     expected: Mapping[str, Any],
     places: tuple[str, str] = ("in the journal", "in this run"),
 ) -> list[str]:
-    """Return a text for each difference between two headers.
+    """Return the differences between two headers, one text for each.
 
     Args:
         recorded: The header of a journal.
         expected: The header of this run.
-        places: The words for the two.
+        places: The words for the two headers.
     """
     same = {"format": FORMAT, _DECLARED: False}
     return _differences("", {**recorded, **same}, {**expected, **same}, places)
 
 
 def _differences(name: str, recorded: Any, expected: Any, places: tuple[str, str]) -> list[str]:
-    """Return one text for each entry that differs, with the parameters of a space compared by their names."""
+    """Return one text for each entry that differs; the parameters of a space are compared by name."""
     if recorded == expected:
         return []
     # Fingerprints of kernels begin with all that kbo 0.14 and before wrote of them.
@@ -323,7 +323,7 @@ def _differences(name: str, recorded: Any, expected: Any, places: tuple[str, str
 
 
 def _by_name(value: Any) -> Mapping[str, Any] | None:
-    """Return the entries of a header or a parameter, or the parameters of a space, by name; None for other values."""
+    """Return the entries of a dict, or the parameters in the list of a space, by name; None for other values."""
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, list):
@@ -334,7 +334,7 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
 
 
 def _check_header(contents: Contents, path: str | os.PathLike[str]) -> None:
-    """Raise JournalError if the first line is not that of a journal which this version reads."""
+    """Raise JournalError unless the first line is that of a journal which this version of kbo can read."""
     if contents.other_format == "kbo-journal-1":
         raise JournalError(
             f"{path} is a journal of kbo 0.8 or before, which kbo 0.22 is the last version to read: its command "
@@ -351,7 +351,7 @@ def _check_header(contents: Contents, path: str | os.PathLike[str]) -> None:
 
 
 def _valid(contents: Contents, path: str | os.PathLike[str]) -> Contents:
-    """Return the contents of a journal.
+    """Return the contents of a journal, all lines of which must be valid.
 
     Raises:
         JournalError: A line is not valid.

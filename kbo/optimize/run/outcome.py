@@ -1,4 +1,4 @@
-"""Outcomes: the value and the other measurements that an objective returned, or the reason why the trial has failed."""
+"""The outcome of a trial: the value and the other measurements that its objective returned, or why it has failed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ SEM = "sem"
 """The name of the standard error of that value among measurements."""
 
 _LARGEST_ERROR = 1e100
-"""The largest standard error; squares of larger ones would overflow."""
+"""Largest standard error; squares of larger ones would overflow."""
 
 _NO_MEASUREMENT = "there is no measurement of"
-"""Beginning of the reason of a failure where a needed measurement is missing."""
+"""First words of the reason of a failure where a needed measurement is missing."""
 
 _NO_ENTRY = object()
-"""The value of a dict of measurements that has none."""
+"""Stands for the value of a dict of measurements without one."""
 
 Returned = float | tuple[float, dict[str, float]] | None
-"""A value, with other measurements by name if there are any."""
+"""A value, or a value with other measurements by name."""
 
 
 class Outcome(NamedTuple):
-    """The value and the measurements of a trial.
+    """The value and the measurements of a trial, and the reason if it has failed.
 
     Attributes:
         value: The value of the objective; None without one.
         measured: The other measurements that are finite numbers, by name.
-        failure: The reason why the trial has failed; empty if it has not.
-        unusable: The measurements of a trial that has not failed which are no finite numbers, by name.
+        failure: The reason why the trial has failed; empty without a failure.
+        unusable: Of a trial without a failure: measurements that are no finite numbers, by name.
     """
 
     value: float | None
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
     @property
     def returned(self) -> Returned:
-        """Value and measurements as an objective returns them."""
+        """Value and measurements, in the form in which an objective returns them."""
         if self.value is None or not self.measured:
             return self.value
         return self.value, self.measured
@@ -67,10 +67,10 @@ def outcome_of(
         returned: A number, a pair of a number and a dict of measurements, or a dict of measurements with "objective".
             The measurement "sem" is the standard error of the value.
         needed: Names of the measurements without which the trial has failed. Others may come as well.
-        value_range: The least and the largest possible value, if they are declared. A value that is outside by no more
-            than rounding is set onto it.
-        got: The beginning of the reasons of failures.
-        main: The name of the value in a dict: that of the first one of several objectives.
+        value_range: The least and the largest possible value, if they are declared. A value that is outside by rounding
+            only is moved to the end.
+        got: The first words of the reason of a failure.
+        main: The name of the value in a dict: "objective", or the first of several objectives.
     """
     value, others = _value_and_others(returned, main)
     if main != OBJECTIVE and not isinstance(returned, Mapping) and not _is_pair(returned):
@@ -108,7 +108,7 @@ def outcome_of(
 
 
 def _value_and_others(returned: Any, main: str) -> tuple[Any, dict[str, Any]]:
-    """Return the value that an objective has returned, and the other measurements by name, none of them checked.
+    """Return the value and, by name, the other measurements that an objective has returned, unchecked.
 
     The value is ``_NO_ENTRY`` where a dict lacks it.
     """
@@ -129,7 +129,7 @@ def _is_pair(returned: Any) -> bool:
 
 
 def _is_standard_error(entry: Any, number: float | None) -> bool:
-    """Return whether an entry is a standard error, or stands for none: None, or NaN as of a single value."""
+    """Return whether an entry is a standard error, or says that there is none: None, or NaN (of a single value)."""
     if entry is None or (isinstance(entry, float) and math.isnan(entry)):
         return True
     return number is not None and 0 <= number <= _LARGEST_ERROR
@@ -151,7 +151,7 @@ def _missing(
 
 
 def lacks_name(failure: str, main: str) -> bool:
-    """Return whether a trial has failed since its objective returned nothing by a name that is needed.
+    """Return whether a trial has failed because its objective returned nothing under a needed name.
 
     Args:
         failure: The reason of the failure.
@@ -161,7 +161,7 @@ def lacks_name(failure: str, main: str) -> bool:
 
 
 def _without_entry(main: str) -> str:
-    """Return the end of the reason of a failure where a dict lacks the value."""
+    """Return the last words of the reason of a failure, where a dict lacks the value."""
     return f"without an entry {main!r}"
 
 
@@ -181,7 +181,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = checks.real(value)
-    except Exception:  # whatever a conversion of the caller's own raises
+    except Exception:  # a conversion of the caller may raise anything
         return None
     if not math.isfinite(number):
         return None
@@ -212,7 +212,7 @@ def _is_several_numbers(value: Any) -> bool:
 
 
 def with_condition(failure: str, conditions: Mapping[str, Condition]) -> str:
-    """Return the reason of a failure; where the objective read a parameter that was not active, with when it is."""
+    """Return the reason of a failure. If the objective read an inactive parameter, it says when this is active."""
     found = re.match(r"KeyError: '(.+?)'", failure)
     if found is None or found[1] not in conditions:
         return failure

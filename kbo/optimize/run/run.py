@@ -1,4 +1,4 @@
-"""A run: trials, the events that happened to them, and the journal. It knows nothing of models."""
+"""A run: the trials, their events, and the journal. It knows nothing of models."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from kbo.optimize.run.events import (
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
 from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
-from kbo.optimize.run.trials import Trial, Trials
+from kbo.optimize.run.trials import Trial, Trials, number_of
 from kbo.space import Params, Space
 from kbo.workers.call import CallOutcome
 
 log: logging.Logger = logging.getLogger("kbo")
 
 MOST_STARTS = 2
-"""Starts of a trial whose process ended; then it is failed, since it may be what ends the process."""
+"""Number of lost starts after which a trial has failed, since it may be what ends its process."""
 
 _LOST = (
     f"lost: started {MOST_STARTS} times, and each time the process ended before its value was known"
@@ -50,26 +50,26 @@ _LOST = (
 
 
 class Run:
-    """Trials that are evaluated elsewhere and reported here.
+    """The trials of a run, which are evaluated elsewhere and reported here.
 
-    Every event is written to the journal before it changes the trials, so these can always be computed from the record.
-    A trial that has not ended is pending. It is running if it was begun here, and else abandoned: its process ended, or
-    the call that began it did not return. Several threads may share a run.
+    Every event is written to the journal before it changes the trials, so the trials can always be computed from the
+    record. A trial that has not ended is pending. A pending trial is running if it was begun or resumed here. Otherwise
+    it is abandoned: its process ended, or the call that began it did not return. Several threads may share a run.
 
     Args:
         space: The search space.
         header: The description of the problem, in plain JSON values. A journal of another problem is refused.
         journal: Path of the journal; None keeps the run in memory.
         needed: Names of the measurements without which a trial has failed.
-        value_range: The least and the largest possible value of the objective; None if they are not known.
-        allow_change: Whether the journal may be of another space, which ``change`` then has to replace.
-        describe: The description of the problem in another space, in which a journal may have begun.
+        value_range: The least and the largest possible value of the objective; None if they are not declared.
+        allow_change: Whether the journal may have another space. The caller then replaces that space by ``change``.
+        describe: Returns the description of the problem in another space; a journal may have begun in one.
         main: The name of the value among the measurements of a trial.
 
     Attributes:
-        first_space: The search space before the events.
-        header: The description of the problem, as in the first line of a journal.
-        needed, main: As given.
+        first_space: The search space before the first event.
+        header: The description of the problem, as the first line of a journal holds it.
+        needed, value_range, main: See the arguments.
         guard: The lock of the run, for objects whose methods use it.
 
     Raises:
@@ -95,7 +95,7 @@ class Run:
         allow_change = checks.flag("allow_change", allow_change)
         self._space = space
         self.first_space: Space = space
-        self._spaces = [space]  # with the functions among their constraints, which no journal has
+        self._spaces = [space]  # with constraint functions, which a journal cannot hold
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
@@ -147,12 +147,12 @@ class Run:
 
     @guarded
     def events_from(self, number: int) -> list[Event]:
-        """Return the events from a number on, oldest first."""
+        """Return the events from event ``number`` on, oldest first."""
         return self._events[number:]
 
     @guarded
     def abandoned(self) -> list[Trial]:
-        """Return the pending trials that nobody evaluates, in the order of their starts."""
+        """Return the abandoned trials: pending, but evaluated by nobody, in the order of their starts."""
         pending = self._trials.pending.values()
         return [trial for trial in pending if trial.number not in self._running]
 
@@ -160,7 +160,7 @@ class Run:
 
     @guarded
     def begin(self, params: Params, proposal: Mapping[str, str | float] | None = None) -> Trial:
-        """Begin a trial with parameters, whoever chose them, and return it: it is pending and running.
+        """Begin a trial with parameters, and return it: it is pending and running.
 
         Args:
             params: The parameters.
@@ -177,7 +177,7 @@ class Run:
     def resume(self, trial: Trial) -> Trial:
         """Let an abandoned trial run, and return it.
 
-        That is another start of the trial only if it was running before.
+        This counts as another start of the trial only if it was running before.
         """
         if trial.number in self._lost:
             self._record(Again(number=trial.number, time=self._now()))
@@ -187,12 +187,12 @@ class Run:
 
     @guarded
     def abandon(self, trials: Iterable[Trial]) -> None:
-        """Take back trials that were begun or resumed, and never reached whoever was to evaluate them."""
+        """Mark trials as abandoned that were begun or resumed, but never reached their evaluation."""
         self._running.difference_update(trial.number for trial in trials)
 
     @guarded
     def lose(self, trial: Trial, reason: str) -> Trial:
-        """Record that the worker of a trial died: the trial is abandoned, and failed if that was its second start."""
+        """Record that the worker of a trial died. The trial is abandoned; after its second lost start it has failed."""
         if _may_end_its_process(trial):
             reason = checks.text("reason", reason)
             return self._fail(
@@ -204,7 +204,7 @@ class Run:
 
     @guarded
     def release(self) -> None:
-        """Record that the run ended while trials were running: they are abandoned, and these starts were not lost."""
+        """Record that the run ended while trials were running: they are abandoned, and their starts do not count."""
         for number in list(self._trials.pending):
             if number not in self._lost:
                 self._record(Release(number=number, time=self._now()))
@@ -213,7 +213,7 @@ class Run:
 
     @guarded
     def fail_lost(self) -> None:
-        """Fail the abandoned trials that were started twice and lost each time."""
+        """Let the abandoned trials fail that were started twice and lost each time."""
         for trial in self.abandoned():
             if trial.number in self._lost and _may_end_its_process(trial):
                 self._fail(trial.number, _LOST, None, {})
@@ -248,10 +248,10 @@ class Run:
         )
 
     def outcome(self, value: Any) -> tuple[float, dict[str, float]]:
-        """Return value and other measurements of a result, as they are recorded.
+        """Return the value and the other measurements of a result, as they are recorded.
 
         Raises:
-            InvalidInput: The value is not finite or incomplete.
+            InvalidInput: The value is incomplete or not finite.
         """
         expected = "value must be a finite number, got"
         outcome = outcome_of(value, self.needed, self.value_range, expected, self.main)
@@ -261,10 +261,10 @@ class Run:
 
     @guarded
     def add(self, params: Params, value: Any) -> Trial:
-        """Record a result that is known as a trial of its own, also if one with these parameters is pending.
+        """Record a known result as a new trial, also if a trial with these parameters is pending.
 
         Raises:
-            InvalidInput: Parameters outside the space, or a value that is not finite or incomplete.
+            InvalidInput: Parameters outside the space, or a value that is incomplete or not finite.
         """
         number, measured = self.outcome(value)
         trial = self._begin(params, asked=False)
@@ -273,7 +273,7 @@ class Run:
         )
 
     def add_all(self, results: Iterable[tuple[Params, Any]]) -> None:
-        """Record results that are known, as ``add``."""
+        """Record known results, each as ``add`` does."""
         for params, value in results:
             self.add(params, value)
 
@@ -308,7 +308,7 @@ class Run:
 
     @guarded
     def end(self, outcome: CallOutcome) -> Trial:
-        """Record the end of a worker's call, and return its trial, which is pending if it is to be started again."""
+        """Record the end of a worker's call and return its trial; a trial that must be started again is pending."""
         trial = self._trials.all[outcome.number]
         if trial.status == "removed":
             log.warning("trial %d was removed while it ran: its result is left out", trial.number)
@@ -335,7 +335,7 @@ class Run:
     @guarded
     def correct(self, trial: Trial | int, value: Any) -> Trial:
         """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
-        ended = self._trials.ended(_number(trial))
+        ended = self._trials.ended(number_of(trial))
         number, measured = self.outcome(value)
         return self._record(
             Correct(number=ended.number, value=number, measured=measured, time=self._now())
@@ -344,7 +344,7 @@ class Run:
     @guarded
     def remove(self, trial: Trial | int, reason: str) -> Trial:
         """Record that a trial does not count; arguments and errors as for ``Optimizer.remove``."""
-        known = self._trials.known(_number(trial))
+        known = self._trials.known(number_of(trial))
         if known.status == "removed":
             raise InvalidInput(f"trial {known.number} is removed already.")
         reason = shortened(checks.text("reason", reason), LONGEST_REASON)
@@ -354,11 +354,11 @@ class Run:
     def change(
         self, space: Space, was: Mapping[str, Any] | None = None, same_scale: bool = False
     ) -> None:
-        """Record that the space is another one from here on; arguments and errors as for ``Optimizer.change``.
+        """Record that the space changes; errors as for ``Optimizer.change``.
 
         Args:
             space: The new space.
-            was: Values of parameters that the trials so far lack.
+            was: Values of new parameters for the trials so far, by name.
             same_scale: Whether numbers keep the scale on which the kernel compared them.
         """
         space.replacing(self.space, same_scale)  # raises if it cannot
@@ -388,7 +388,7 @@ class Run:
 
     @guarded
     def open_session(self, **limits: Any) -> float:
-        """Record that a loop begins, with its limits, and return the seconds that earlier sessions have taken."""
+        """Record that a loop begins, with its budgets, and return the seconds that earlier sessions have taken."""
         seconds = self._trials.seconds
         self._epoch = time.time() - time.monotonic()
         self._log(SessionStart(time=self._now(), **limits))
@@ -401,13 +401,13 @@ class Run:
         """Record an event of another run of this problem.
 
         Raises:
-            InvalidInput: The event cannot follow those so far.
+            InvalidInput: The event cannot follow the earlier ones.
         """
         self._log(event)
 
     @guarded
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole run as a journal, replacing ``path`` in one step."""
+        """Write the whole run as a journal; ``path`` is replaced in one step."""
         write(checks.path("path", path), self.header, self._events)
 
     @guarded
@@ -426,7 +426,7 @@ class Run:
 
     @guarded
     def restore(self, events: list[Event], space: Space) -> None:
-        """Replace the run in memory by one with these events, after which the space is the given one."""
+        """Replace the run in memory by the run of some events, which end in the given space."""
         self._spaces.append(space)
         self._start(events)
 
@@ -444,10 +444,10 @@ class Run:
         header: Header,
         events: Iterable[Event],
     ) -> None:
-        """Begin in the first space of a journal, which may be another one than that of this run.
+        """Check that a journal belongs to this problem, and begin in its first space.
 
         Raises:
-            AnotherProblem: The journal belongs to another problem; ``AnotherSpace`` if only the space would change.
+            AnotherProblem: The journal belongs to another problem; ``AnotherSpace`` if only the space differs.
         """
         recorded = _at_end(header, events)
         expected = self.header
@@ -479,7 +479,7 @@ class Run:
         )
 
     def _begin_in(self, header: Header, describe: Callable[[Space], Mapping[str, Any]]) -> None:
-        """Begin in the space of the header of a journal."""
+        """Begin in the space that the header of a journal describes."""
         space: Any = header["space"]
         self.first_space = Space.from_description(space, bool(header.get("named"))).on(
             self.space.device
@@ -493,7 +493,7 @@ class Run:
             ) from error
 
     def _start(self, events: list[Event]) -> None:
-        """Continue a run with these events, none of whose trials runs here."""
+        """Continue the run of some events; none of its trials is running here."""
         self._events = events
         self._n_events_before = len(events)
         self._running: set[int] = set()  # numbers of trials that were begun or resumed here
@@ -501,7 +501,7 @@ class Run:
         self._lost = set(self._trials.pending)  # trials that were running before, and are not now
 
     def _rebuild(self) -> None:
-        """Compute the trials from the record."""
+        """Compute the trials from the record again, after an interrupt."""
         if self._journal is not None:
             self._events = self._journal.continued(self._events)
         self._trials = self._computed()
@@ -512,7 +512,7 @@ class Run:
                 self._lost.add(event.number)
 
     def _computed(self) -> Trials:
-        """Return the trials of the record, and set the space after it."""
+        """Return the trials that the events describe, and set the space to that after the events."""
         name = "the run"
         if self._journal is not None:
             name = self._journal.path
@@ -530,11 +530,11 @@ class Run:
         return self._trials.all[event.number]
 
     def _log(self, event: Event) -> None:
-        """Write an event to disk, then apply it: memory is never ahead of the disk."""
+        """Write an event to disk, then apply it to the trials: so memory is never ahead of the disk."""
         if self._journal is not None:
             self._journal.append(event)
         self._events.append(event)
-        if isinstance(event, Correct | Remove | Change):  # they withdraw what was learned before
+        if isinstance(event, Correct | Remove | Change):  # they change earlier results
             self._trials = self._computed()
         else:
             self._trials.add(event)
@@ -560,20 +560,20 @@ class Run:
     def _fail(
         self, number: int, reason: str, seconds: float | None, measured: dict[str, float]
     ) -> Trial:
-        """Record that a trial failed, with the beginning of the reason, and return it."""
+        """Record that a trial failed, with its reason shortened, and return it."""
         reason = shortened(reason, LONGEST_REASON)
         return self._record(
             Fail(number=number, reason=reason, measured=measured, seconds=seconds, time=self._now())
         )
 
     def _number_of(self, params: Trial | int | Params) -> int:
-        """Return the number of a trial, or of the pending one with these parameters; of a new one if there is none.
+        """Return the number of a trial, or of the pending trial with these parameters; if there is none, of a new one.
 
-        Of several pending trials it is the one that was started last: reported bounds wait for the first one, whose
-        value then comes when all have come, so nobody can choose which value comes first.
+        Of several such pending trials it is the one that was started last. Certified bounds wait for the one that was
+        started first, and its value comes last; so nobody can select values by the order of the reports.
         """
         if isinstance(params, Trial | int):
-            return self._trials.unfinished(_number(params)).number
+            return self._trials.unfinished(number_of(params)).number
         if self.space.changed:
             return self._number_in_changed_space(params)
         params = self.space.canonical(params)
@@ -583,7 +583,7 @@ class Run:
         return self._begin(params, asked=False).number
 
     def _number_in_changed_space(self, params: Params) -> int:
-        """Return the number for parameters that may be of an earlier space, as they were when the trial began."""
+        """Return the number as ``_number_of``, for parameters of this space or of that in which the trial began."""
         given = self.space.by_name(params)
         carried = self.space.carried(params)
         for trial in reversed(self._trials.pending.values()):
@@ -593,7 +593,7 @@ class Run:
         return self._begin(params, asked=False).number
 
     def _warn_of(self, unusable: Mapping[str, Any], number: int) -> None:
-        """Warn of measurements of a trial that are no finite numbers, once for each name."""
+        """Warn that measurements of a trial are no finite numbers, once for each name."""
         for name, entry in unusable.items():
             if name not in self._warned_of:
                 self._warned_of.add(name)
@@ -605,19 +605,12 @@ class Run:
                 )
 
     def _now(self) -> float:
-        """Return the time in seconds since 1970, by a clock that nobody sets while a loop runs."""
+        """Return the time in seconds since 1970, by a monotonic clock within one session."""
         return round(self._epoch + time.monotonic(), 3)
 
 
-def _number(trial: Trial | int) -> int:
-    """Return the number of a trial, which may be given by its number."""
-    if isinstance(trial, Trial):
-        return trial.number
-    return checks.whole("trial", trial, 0)
-
-
 def _at_end(header: Header, events: Iterable[Event]) -> Header:
-    """Return a header with the space after some events."""
+    """Return a header with the space after the last of some events."""
     latest = dict(header)
     for event in events:
         if isinstance(event, Change):
@@ -626,20 +619,20 @@ def _at_end(header: Header, events: Iterable[Event]) -> Header:
 
 
 def _in_lines(texts: Sequence[str]) -> str:
-    """Return texts on a line each, which follow a colon."""
+    """Return one indented line for each text."""
     return "".join(f"\n  {text}" for text in texts)
 
 
 def _may_end_its_process(trial: Trial) -> bool:
-    """Return whether a trial that is lost now was lost each time that it was started."""
+    """Return whether a trial, if it is lost now, was lost so often that it may be what ends its process."""
     return trial.starts - trial.released >= MOST_STARTS
 
 
 def _checked(measured: Mapping[str, float] | None) -> dict[str, float]:
-    """Return measurements that a user reports, by name, as floats.
+    """Return the measurements that a user reports as floats, by name.
 
     Raises:
-        InvalidInput: One is no finite number, or a journal cannot hold them.
+        InvalidInput: One of them is no finite number, or a journal cannot hold them.
     """
     numbers = {}
     for name, value in (measured or {}).items():

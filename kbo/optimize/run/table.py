@@ -28,7 +28,7 @@ else:
     pd = Lazy("pandas")
 
 FORMS = (".csv", ".json", ".parquet")
-"""Kinds of files, by the ends of their names."""
+"""Kinds of files, by suffix."""
 
 COLUMNS: tuple[str, ...] = (
     "number",
@@ -43,18 +43,18 @@ COLUMNS: tuple[str, ...] = (
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Characters with which a formula begins in a spreadsheet, or that it leaves out before one."""
+"""Characters with which a formula begins in a spreadsheet, or which a spreadsheet ignores before one."""
 
 
 def by_name(params: Params) -> dict[str, Any]:
-    """Return parameters by name; those of a list are x0, x1, and so on."""
+    """Return parameters as a dict by name; those of a list are named x0, x1, and so on."""
     if isinstance(params, dict):
         return params
     return {f"x{i}": value for i, value in enumerate(params)}
 
 
 def shown(params: Params) -> dict[str, str]:
-    """Return parameters as text by name, numbers with four digits."""
+    """Return parameters as texts by name; numbers have four digits."""
     texts = {}
     for name, value in by_name(params).items():
         texts[name] = str(value)
@@ -64,30 +64,30 @@ def shown(params: Params) -> dict[str, str]:
 
 
 def format_params(params: Params) -> str:
-    """Format parameters on one line, numbers with four digits."""
+    """Return parameters on one line; numbers have four digits."""
     return printable("  ".join(f"{name}={value}" for name, value in shown(params).items()))
 
 
 def heading(main: str) -> str:
-    """Return the heading of the values of trials: "value", or the name of the first one of several objectives."""
+    """Return the name of the column of values: "value", or the name of the first of several objectives."""
     if main == OBJECTIVE:
         return "value"
     return main
 
 
 def _columns(main: str) -> list[str]:
-    """Return the columns besides parameters and measurements. With several objectives all are measurements."""
+    """Return the columns that are neither parameters nor measurements; with several objectives there is no "value"."""
     return [name for name in COLUMNS if name != "value" or main == OBJECTIVE]
 
 
 def rows(trials: Iterable[Trial], main: str = OBJECTIVE) -> list[dict[str, Any]]:
-    """Return a dict for each trial, with times in UTC; unknown values are None.
+    """Return a dict for each trial by the names of the columns, with times in UTC; unknown values are None.
 
-    Parameters are "params.<name>", and measurements besides the value "measured.<name>".
+    The columns of parameters are "params.<name>", those of measurements besides the value "measured.<name>".
 
     Args:
         trials: The trials.
-        main: The name of the value of a trial; with several objectives it has the column of a measurement.
+        main: The name of the value of a trial; with several objectives its column is that of a measurement.
     """
     columns = _columns(main)
     table = []
@@ -138,8 +138,8 @@ def frame(trials: Iterable[Trial], main: str = OBJECTIVE) -> pd.DataFrame:
 def text(trials: Iterable[Trial], main: str = OBJECTIVE) -> str:
     """Return the rows of trials as CSV; arguments as for ``rows``.
 
-    Texts among the parameters that would read as a number, a boolean, None or a formula, and those with line ends, are
-    written as in JSON, in quotation marks. So are reasons of failures.
+    Texts among the parameters are written as in JSON, in quotation marks, if they would read as a number, a boolean,
+    None or a formula, or have line ends. So are reasons of failures.
     """
     table = frame(trials, main)
     for name in table:
@@ -150,7 +150,7 @@ def text(trials: Iterable[Trial], main: str = OBJECTIVE) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return the text of a value in CSV, which no spreadsheet takes for a formula if the value is a text."""
+    """Return the text of a value in CSV; no spreadsheet takes a text for a formula."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -163,7 +163,7 @@ def cell(value: Any) -> str:
 
 
 def _is_text_of(kind: type, text: str) -> bool:
-    """Return True if a text is how a number of a kind is written."""
+    """Return True if a text is the way in which a number of a kind is written."""
     try:
         return str(kind(text)) == text
     except ValueError:
@@ -171,7 +171,7 @@ def _is_text_of(kind: type, text: str) -> bool:
 
 
 def option(cell: str, parameter: Parameter) -> Any:
-    """Return the value of a parameter in a cell of CSV; the text itself if it has no such value."""
+    """Return the value of a parameter that a cell of CSV holds; the text itself if it holds none."""
     if isinstance(parameter, (Float, Int)):
         return parsed(cell)
     for is_written in (_is_exactly, _is_nearly):
@@ -196,7 +196,7 @@ def _is_nearly(value: Any, cell: str) -> bool:
 
 
 def parsed(cell: str) -> Any:
-    """Return the number in a cell of CSV; the text itself if there is none."""
+    """Return the number that a cell of CSV holds; the text itself if it holds none."""
     try:
         return float(cell)
     except ValueError:
@@ -204,14 +204,14 @@ def parsed(cell: str) -> Any:
 
 
 def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return the columns of a CSV file, and for each further line its number and its cells by column.
+    """Return the columns of a CSV file, and for each further line its number and its cells, by column.
 
-    The separator is the most frequent one of comma, semicolon and tab in the first line. Empty cells are left out.
-    Numbers may have a decimal comma, as 0,5, if the separator is no comma.
+    The separator is whichever of comma, semicolon and tab is most frequent in the first line. Empty cells are left out.
+    If the separator is no comma, numbers may have a decimal comma, as in 0,5.
 
     Args:
         path: The file.
-        advice: The content that it should have, as a sentence.
+        advice: A sentence for the errors about the content that the file should have.
 
     Raises:
         InvalidInput: The file cannot be read, or a line has another number of fields than the first one.
@@ -254,13 +254,13 @@ def write(
     form: str | None = None,
     main: str = OBJECTIVE,
 ) -> Path:
-    """Write the rows of trials to a file, replacing it in one step.
+    """Write the rows of trials to a file, which is replaced in one step.
 
     Args:
         trials: The trials.
         path: The file.
-        form: One of ``FORMS``; by default the end of the name of the file. In Parquet, parameters with values of
-            several kinds are text.
+        form: One of ``FORMS``; by default the suffix of the path. In Parquet, parameters with values of several kinds
+            are text.
         main: As for ``rows``.
 
     Raises:
@@ -278,7 +278,7 @@ def write(
 
 
 def save(content: bytes, target: Path) -> None:
-    """Write a file, replacing it in one step.
+    """Write a file, which is replaced in one step.
 
     Raises:
         InvalidInput: The file cannot be written.
@@ -293,7 +293,7 @@ def save(content: bytes, target: Path) -> None:
 
 
 def _content(trials: Sequence[Trial], form: str, main: str) -> bytes:
-    """Return the content of a file of one of ``FORMS`` with the rows of trials."""
+    """Return the content of a file with the rows of trials, in one of ``FORMS``."""
     if form == ".json":
         table_rows = rows(trials, main)
         return json.dumps(table_rows, indent=1, default=datetime.isoformat).encode()
@@ -310,7 +310,7 @@ def _content(trials: Sequence[Trial], form: str, main: str) -> bytes:
 
 
 def _time(seconds: float | None) -> datetime | None:
-    """Return the time so many seconds after 1970."""
+    """Return the time of a number of seconds since 1970, in UTC."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC)

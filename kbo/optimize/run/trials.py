@@ -1,4 +1,4 @@
-"""Trials: parameters that were evaluated, with their values or failures."""
+"""The trials of a run: parameters with their values or failures, computed from the events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kbo._base import checks
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.run.events import (
@@ -35,29 +36,29 @@ WAYS = (
     "with a value at parameters that ask did not return",
     "corrected or removed by hand",
 )
-"""Ways in which the noise of a trial may decide which values there are."""
+"""Ways in which the noise of a trial may decide which values are observed."""
 
 
 @dataclass(slots=True)
 class Trial:
-    """One evaluation: pending until its value or failure is reported.
+    """One evaluation of the objective: pending until its value or failure is reported.
 
     Attributes:
         number: Position in the order in which trials were begun, from 0.
         params: The arguments of the objective; after a change of the space, in the form of the new one.
         value: The value of the objective; None while pending or if it failed.
-        measured: The other quantities that it has measured, by name, "sem" the standard error of the value.
+        measured: The other measured quantities, by name; "sem" is the standard error of the value.
         seconds: The duration, if known.
         failure: The reason of a failure; None without one.
-        starts: How often it was started: more than once if it was lost or interrupted.
-        released: How often the run ended while it was running; these starts were not lost.
-        asked: Whether it was started before its value was known.
+        starts: The number of starts: more than one if the trial was lost or interrupted.
+        released: How often the run ended while the trial was running; these starts were not lost.
+        asked: Whether ``ask`` began it, before its value was known.
         pruned: Whether it was stopped early; then it has no value.
-        removed: The reason why it does not count any more; None if it does.
+        removed: The reason why it is left out; None if it counts.
         reported: The value that was reported before it was corrected or removed; None without one.
         corrected: Whether its result was corrected.
-        reports: Steps and the values reported at them, in the order of the reports of its last start.
-        proposal: The reason why it was chosen, as its event has it.
+        reports: The reports of its last start: steps with their values, in the order of the reports.
+        proposal: The reason why its parameters were chosen, as its event holds it.
         started, finished: Times of its last start and its end in seconds since 1970, if known.
     """
 
@@ -94,7 +95,7 @@ class Trial:
 
     @property
     def selected(self) -> list[str]:
-        """The ``WAYS`` in which the noise may have decided whether it has a value, or which one."""
+        """Those of ``WAYS`` in which the noise may have decided whether the trial has a value, or which one."""
         failed, stopped, lost, not_asked, by_hand = WAYS
         ways = []
         if self.failure is not None:
@@ -110,24 +111,31 @@ class Trial:
         return ways
 
 
-class Trials:
-    """The trials that events describe.
+def number_of(trial: Trial | int) -> int:
+    """Return the number of a trial, which may be given by its number."""
+    if isinstance(trial, Trial):
+        return trial.number
+    return checks.whole("trial", trial, 0)
 
-    After a change of the space, trials without a place in the new one are in ``all`` alone.
+
+class Trials:
+    """The trials that the events of a run describe.
+
+    After a change of the space, trials without a place in the new one are only in ``all`` and ``misplaced``.
 
     Args:
-        space: The search space at the beginning.
+        space: The search space before the first event.
 
     Attributes:
         space: The search space after the events.
         all: All trials, in the order of their starts.
         pending: The trials that have not ended, by number.
         finished: The trials that have ended, in the order of their ends.
-        complete, failed, pruned: The trials with a value, that failed, and that were stopped early, each in the order
-            of their starts.
+        complete, failed, pruned: The trials that have a value, that failed, and that were stopped early, each in the
+            order of their starts.
         misplaced: The trials without a place in the space, in the order of their starts.
-        begun: The parameters with which all trials were begun, of whatever space.
-        seconds: The time that sessions have taken, from their beginning to their last event.
+        begun: The parameters with which the trials were begun, each in the space of that time.
+        seconds: The seconds that the sessions have taken, each from its beginning to its last event.
         n_asked_ended: The number of trials that ``ask`` began and that have ended. Results that were told without it
             are in ``finished`` and do not count here.
         n_events: The number of events so far.
@@ -137,14 +145,14 @@ class Trials:
         self.space: Space = space
         self.all: list[Trial] = []
         self.begun: list[Params] = []
-        self._extended: list[Params] = []  # these, with the values of ``was`` for new parameters
+        self._extended: list[Params] = []  # ``begun``, with ``was`` for new parameters
         self.pending: dict[int, Trial] = {}
         self.finished: list[Trial] = []
         self.complete: list[Trial] = []
         self.failed: list[Trial] = []
         self.pruned: list[Trial] = []
         self.misplaced: list[Trial] = []
-        self._ended: list[Trial] = []  # those with and without a place, in the order of their ends
+        self._ended: list[Trial] = []  # all ended trials, in the order of their ends
         self._without_place: set[int] = set()
         self.seconds: float = 0.0
         self._last_event: float | None = None  # the time of the last event of a session
@@ -153,10 +161,10 @@ class Trials:
 
     @classmethod
     def of(cls, space: Space, events: Iterable[Event], path: str | os.PathLike[str]) -> Trials:
-        """Return the trials that the events of a journal describe.
+        """Return the trials that the events of the journal ``path`` describe.
 
         Raises:
-            JournalError: An event that cannot follow those before it.
+            JournalError: An event that cannot follow the earlier ones.
         """
         trials = cls(space)
         if damage := trials.add_all(events):
@@ -166,7 +174,7 @@ class Trials:
         return trials
 
     def add_all(self, events: Iterable[Event]) -> str:
-        """Apply the events of a journal; return the line of the first that does not fit and the reason, or ""."""
+        """Apply the events of a journal. Return the line of the first that does not fit, with the reason, or ""."""
         for event in events:
             try:
                 self.add(event)
@@ -179,7 +187,7 @@ class Trials:
         """Apply an event.
 
         Raises:
-            InvalidInput: An event that cannot follow those before it; nothing was changed.
+            InvalidInput: The event cannot follow the earlier ones; nothing was changed.
         """
         match event:
             case SessionStart():
@@ -223,7 +231,8 @@ class Trials:
         """Begin a trial.
 
         Raises:
-            InvalidInput: Its number is not the next one, or its parameters are not as they would have been written.
+            InvalidInput: Its number is not the next one, or its parameters are not in the form in which they are
+                written.
         """
         if event.number != len(self.all):
             raise InvalidInput(
@@ -248,7 +257,7 @@ class Trials:
         self.pending[event.number] = trial
 
     def _change(self, event: Change) -> None:
-        """Put the trials into another space."""
+        """Carry the trials over to another space."""
         space = Space.from_description(event.space, self.space.named)
         self.space = space.replacing(self.space, event.same_scale)
         for number, params in enumerate(self._extended):
@@ -287,7 +296,7 @@ class Trials:
         self._sort()
 
     def _withdraw(self, trial: Trial) -> None:
-        """Withdraw the result of a trial; its first value stays as ``reported``."""
+        """Withdraw the result of a trial; its first value is kept as ``reported``."""
         if trial.reported is None:
             trial.reported = trial.value
         trial.value = None
@@ -296,7 +305,7 @@ class Trials:
         trial.pruned = False
 
     def _sort(self) -> None:
-        """Group the trials with a place in the space again."""
+        """Group the trials by status again, after a correction, a removal or a change of the space."""
         placed = [trial for trial in self.all if trial.number not in self._without_place]
         self.complete = [trial for trial in placed if trial.status == "complete"]
         self.failed = [trial for trial in placed if trial.status == "failed"]
@@ -320,7 +329,7 @@ class Trials:
         """Return a trial that has ended.
 
         Raises:
-            InvalidInput: There is none of this number, or it is pending.
+            InvalidInput: There is no trial of this number, or it is pending.
         """
         trial = self.known(number)
         if trial.number in self.pending:
@@ -344,7 +353,7 @@ class Trials:
         return self.pending[number]
 
     def _finish(self, trial: Trial, event: Tell | Fail | Prune, same_status: list[Trial]) -> None:
-        """End a trial, and add it to the trials of the same status, which stay in the order of their starts."""
+        """End a trial, and add it to the trials of the same status at its place in the order of the starts."""
         trial.measured = event.measured
         trial.seconds = event.seconds
         trial.finished = event.time
@@ -358,13 +367,13 @@ class Trials:
 
 
 def _is_by_hand(event: Event) -> bool:
-    """Return whether an event may come between two sessions: the time before it is no part of the run."""
+    """Return whether an event may come between two sessions, so that the time before it is no part of the run."""
     is_known_result = isinstance(event, Ask) and not event.asked
     return is_known_result or isinstance(event, Correct | Remove | Change)
 
 
 def repetitions(trials: Iterable[Trial]) -> dict[int, int]:
-    """Return the number of the first trial with the same parameters, by the number of each trial that repeats one."""
+    """Return for each trial that repeats an earlier one, by its number, the number of the first with its parameters."""
     first: dict[str, int] = {}
     repeated = {}
     for trial in trials:
@@ -375,10 +384,10 @@ def repetitions(trials: Iterable[Trial]) -> dict[int, int]:
 
 
 def out_of_order(starts: Iterable[Any]) -> int:
-    """Return the number of trials that ended after a trial which was begun later.
+    """Return the number of trials that ended after a trial that began later.
 
     Args:
-        starts: The moments of their starts, in the order of their ends; running trials are the last.
+        starts: The times of their starts, in the order of their ends; running trials come last.
     """
     latest = None
     count = 0
@@ -391,12 +400,12 @@ def out_of_order(starts: Iterable[Any]) -> int:
 
 
 def in_words(ways: Mapping[str, int]) -> list[str]:
-    """Return one text for each of the ``WAYS`` with at least one trial, with their number."""
+    """Return a text with the number of trials for each of the ``WAYS`` that has any."""
     return [f"trials {way}: {count}" for way, count in ways.items() if count]
 
 
 class MeasuredLimit(Protocol):
-    """A limit on a measured quantity, as ``kbo.Constraint``."""
+    """The interface of a limit on a measured quantity; ``kbo.Constraint`` has it."""
 
     @property
     def name(self) -> str:
@@ -409,14 +418,14 @@ class MeasuredLimit(Protocol):
 
 
 def measurement(trial: Trial, limit: MeasuredLimit) -> float | None:
-    """Return the value of the quantity that a limit is about, as a trial measured it; None without one."""
+    """Return the value that a trial measured for the quantity of a limit; None without one."""
     if limit.name == OBJECTIVE:
         return trial.value
     return trial.measured.get(limit.name)
 
 
 def measurements(trial: Trial, main: str) -> dict[str, float]:
-    """Return the measurements of a trial by name, first its value, called ``main``, if it has one."""
+    """Return all measurements of a trial by name: its value, if it has one, under the name ``main``, and the others."""
     if trial.value is None:
         return dict(trial.measured)
     named = {main: trial.value, **trial.measured}
@@ -425,14 +434,14 @@ def measurements(trial: Trial, main: str) -> dict[str, float]:
 
 
 def error_of(trial: Trial, name: str = OBJECTIVE) -> float | None:
-    """Return the standard error of the measurement of a quantity; None without one."""
+    """Return the standard error of a measured quantity; None if none was reported. Only the objective has one."""
     if name == OBJECTIVE:
         return trial.measured.get(SEM)
     return None
 
 
 def violations(trial: Trial, limits: Sequence[MeasuredLimit]) -> int:
-    """Return the number of limits that the measurements of a trial break."""
+    """Return the number of limits that a trial does not keep: its measurement breaks the limit, or is missing."""
     count = 0
     for limit in limits:
         value = measurement(trial, limit)

@@ -1,4 +1,4 @@
-"""Points of a search with the largest upper or lower bounds, with or without limits on other quantities."""
+"""The points of a space with the largest upper or lower confidence bound, with or without limits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from kbo.optimize.surrogates.bound import Bound
 
 
 class LargestUpper(NamedTuple):
-    """The largest upper bound of a space.
+    """The largest upper bound over a space, for optimality gaps.
 
     Attributes:
         value: The bound [], in units of the posterior; minus infinity if no point possibly keeps the limits.
-        point: The point [P] of the unit cube that a search has found; None if every point of the space was evaluated.
+        point: The point [P] of the unit cube where a search has found it; None if the bound was computed at every
+            point.
     """
 
     value: Tensor
@@ -29,9 +30,10 @@ class LargestUpper(NamedTuple):
 
 
 def argmax_upper(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
-    """Return a point [P] of the unit cube whose upper bound is nearly the largest; among choices, exactly.
+    """Return a point [P] of the unit cube with nearly the largest upper bound; among choices, with the largest.
 
-    With ``limits``, of the points that possibly keep all of them; if there is none, the one that is nearest to it.
+    With ``limits``, only points that possibly keep all of them count. If there is none, the point nearest to keeping
+    them is returned.
     """
     confidence = bound.confidence
     posterior = bound.posterior
@@ -52,16 +54,17 @@ def argmax_upper(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> 
 
 
 def quick_upper(bound: Bound, features: Tensor) -> Tensor:
-    """Return a score [n] of features [n D] to search with: an upper bound, or, while none is finite, the deviation."""
+    """Return the score [n] of a search at features [n D]: a quick upper bound, or the deviation if it is infinite."""
     if bound.confidence.finite_on(bound.posterior):
         return bound.confidence.quick_interval(bound.posterior, features)[1]
     return safe_sqrt(bound.posterior.predict(features)[1])
 
 
 def argmax_lower(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
-    """Return a point [P] of the unit cube whose lower bound is nearly the largest; among choices, exactly.
+    """Return a point [P] of the unit cube with nearly the largest lower bound; among choices, with the largest.
 
-    With ``limits``, of the points that are certain to keep all of them; if there is none, the one nearest to that.
+    With ``limits``, only points that are certain to keep all of them count. If there is none, the point nearest to that
+    is returned.
     """
     confidence = bound.confidence
     posterior = bound.posterior
@@ -81,7 +84,7 @@ def argmax_lower(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> 
 
 
 def largest_upper(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> LargestUpper:
-    """Return the largest upper bound of the space; with ``limits`` that of the points which possibly keep them."""
+    """Return the largest upper bound over the space; with ``limits``, over the points that possibly keep them."""
     points = search.space.points(MOST_POINTS)
     if points is None:
         point = argmax_upper(bound, search, limits)

@@ -1,4 +1,4 @@
-"""Options of choices that have had too few trials for a model of their own parameters, or whose trials all failed."""
+"""Options of choices that have had too few trials for a model of their parameters, or whose trials all failed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from torch import Tensor
 from kbo.space import Choice, Space
 
 _N_MORE = 3
-"""Number of trials of an option, besides one for each of its own parameters, that a model of it needs."""
+"""Number of trials that a model of an option needs, besides one for each of its own parameters."""
 
 _FEWEST_FAILURES = 2
-"""Number of failed trials of an option, with none that succeeded, that suggest it as the reason of the failures."""
+"""Number of failures of an option, without a success, that suggest that the option is their reason."""
 
 
 def hardly_tried(space: Space, tried: Tensor) -> list[tuple[str, Any]]:
-    """Return the options with parameters of their own that have had too few trials for a model of these.
+    """Return the options that have had too few trials for a model of their own parameters.
 
-    An option's own parameters are those that are active only with it. Too few trials are fewer than their number plus
-    3.
+    An option's own parameters are active only with it. Too few are fewer trials than the number of these parameters
+    plus 3.
 
     Args:
         space: The search space.
@@ -43,18 +43,18 @@ def hardly_tried(space: Space, tried: Tensor) -> list[tuple[str, Any]]:
 
 
 def _n_parameters_of(space: Space, parent: str, option: Any) -> int:
-    """Return the number of parameters that are active only where a choice has an option."""
+    """Return the number of parameters that are active only with an option of a choice."""
     conditions = space.conditions.values()
     return sum(c.parent == parent and c.values == (option,) for c in conditions)
 
 
 def only_failed(space: Space, failed: Tensor, succeeded: Tensor) -> list[tuple[str, Any]]:
-    """Return the options all of whose trials failed, at least two, while trials of another option succeeded.
+    """Return the options whose trials, at least two, have all failed while other options of the choice succeeded.
 
     Args:
         space: The search space.
         failed: Points [n P] of the trials that failed.
-        succeeded: Points [m P] of those with a value, or stopped early.
+        succeeded: Points [m P] of the trials that have a value or were stopped early.
 
     Returns:
         The name of the choice and the option, for each of these options.
@@ -74,7 +74,7 @@ def only_failed(space: Space, failed: Tensor, succeeded: Tensor) -> list[tuple[s
 
 
 def option_indices(space: Space, name: str, units: Tensor) -> Tensor:
-    """Return the positions among the options of a choice at those points [n P] where it is active."""
+    """Return the position of the option of a choice, at those of the points [n P] where the choice is active."""
     column = list(space.parameters).index(name)
     is_active = space.is_active(name, units)
     return space.parameters[name].index(units[is_active, column])

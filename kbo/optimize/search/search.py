@@ -1,4 +1,4 @@
-"""The search for the parameters of one trial: what is known before it, and the maximisation of a score."""
+"""``Search``: what is known before a trial, and the maximisation of a score over the space."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Score = Callable[[Tensor], Tensor]
 """Returns values [n] at features [n D], larger ones better."""
 
 N_BEST = 8
-"""Number of the best points from which a round of the local search goes on."""
+"""Number of the best points from which a round of the local search starts."""
 
 N_RANDOM = 1024
 """Number of random points with which a search over the whole space begins."""
 
 MOST_POINTS = 10_000
-"""Largest number of points of a finite space that are all evaluated."""
+"""Largest number of points of a finite space whose points are all scored."""
 
 _N_CHILDREN = 32
 """Number of points near each of the best ones in every round of the local search."""
@@ -43,21 +43,21 @@ _N_ROUNDS = 15
 """Number of rounds of a search in a box, by the cross-entropy method."""
 
 _N_CLOUD = 128
-"""Number of points of each of these rounds."""
+"""Number of points of each such round."""
 
 _N_ELITE = 16
-"""Number of the best points of a round, whose covariance is that of the next round."""
+"""Number of the best points of a round, which give the covariance of the next round."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchedFront:
-    """The completed trials that no other dominates, by the means of the surrogates of several objectives.
+    """The front of several objectives, for a search: the trials within all limits that no other dominates.
 
     Attributes:
-        units: Their points [f P] of the unit cube.
-        targets: Their targets [f m], larger ones better.
-        reference: The targets [m] above which a point counts.
-        scale: The extent [m] of the targets above the reference.
+        units: Points [f P] of the trials in the unit cube.
+        targets: Posterior means [f m] of the objectives at the trials, larger ones better.
+        reference: The targets [m] above which a point counts in the hypervolume.
+        scale: The extent [m] of the front above the reference, at least 2 standard deviations of the targets.
     """
 
     units: Tensor
@@ -68,30 +68,30 @@ class SearchedFront:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The search for the parameters of one trial.
+    """The search for the parameters of one trial: strategies get it, and maximise scores with it.
 
     Attributes:
         space: The search space, which maps points to features.
-        subspace: The part of it that is searched.
+        subspace: The part of the space that is searched.
         starts: The points [s P] of the best trials, the best one first.
         number: The number of the trial, from 0.
-        generator: The random numbers of the trial.
-        effort: The share of the usual number of points that are scored.
+        generator: Source of randomness of the trial.
+        effort: Factor of the usual number of scored points.
         seed: The seed of the run.
         tried: The points [n P] of all trials so far, and of those that are being evaluated.
-        avoided: The features [n D] of points that are being evaluated. They are not proposed again meanwhile, as long
-            as there are other points.
-        failing: The options of choices that have only failed, each with the name of its choice; none once there is a
-            surrogate, which takes failed trials into account.
-        spacing: The distance of a point to an avoided one up to which it is avoided too: their largest difference in a
-            feature, in ranges.
+        avoided: The features [n D] of points that are being evaluated. They are proposed again only if there are no
+            other points.
+        failing: Options of choices that have only failed, each with the name of its choice. Empty once there is a
+            surrogate, which accounts for failures.
+        spacing: Points up to this distance from an avoided one are avoided as well. The distance is the largest
+            difference of a feature, as a share of its range.
         surrogate: The surrogate of the objective; None while there are too few trials.
-        bound: The confidence that the trial maximises, with its posterior, in which pending trials are observed at the
-            mean and failed ones at the worst value. None while there is no surrogate.
+        bound: The confidence whose upper bound is the acquisition function, with its posterior. In it pending trials
+            are observed at the mean, and failed ones at the worst value. None while there is no surrogate.
         others: The surrogates of the other objectives, if there are several.
-        bounds: The bounds of all objectives; that of the objective alone if there is one.
-        front: The front of several objectives so far; None while there are no surrogates, or with one objective.
-        limits: The limits on measured quantities that have a surrogate, with such bounds.
+        bounds: Such bounds of all objectives, in their order.
+        front: The front of several objectives so far; None with one objective, and while there is no front.
+        limits: The limits on measured quantities, with such bounds; those without a surrogate are left out.
         recommend: Returns the parameters of the recommended trial; None if there is none.
     """
 
@@ -116,7 +116,7 @@ class Search:
 
     @property
     def best(self) -> Params | None:
-        """The parameters of the recommended trial; None if there is none, or if they are outside the subspace."""
+        """The parameters of the recommended trial; None without one, and if they are outside the subspace."""
         params = self.recommend()
         if params is None or not self.subspace.accepts(params):
             return None
@@ -124,14 +124,14 @@ class Search:
 
     @property
     def confidence(self) -> Confidence | None:
-        """The confidence of the objective that the trial maximises; None while there is no surrogate."""
+        """The confidence of the objective whose upper bound the trial maximises; None while there is no surrogate."""
         if self.bound is None:
             return None
         return self.bound.confidence
 
     @property
     def is_noiseless(self) -> bool:
-        """Whether it is known that the values of the objective, or of all objectives, have no noise."""
+        """Whether the values of all objectives are known to have no noise."""
         if self.surrogate is None or not self.surrogate.noiseless:
             return False
         return all(other.noiseless for other in self.others)
@@ -141,13 +141,14 @@ class Search:
         return self.subspace.params(point)
 
     def random(self) -> Params:
-        """Return random parameters."""
+        """Draw parameters at random from the subspace."""
         return self.params(self.subspace.sample(self.generator))
 
     def untried(self) -> Search:
-        """Return the search over the points of a small finite space that have not been tried.
+        """Return the search over the untried points of a small finite space.
 
-        The same search if the space is not small and finite, if a context or choices are given, or if no point is left.
+        It is the same search if the space is not small and finite, if a context or choices are given, or if no point is
+        left.
         """
         if self.subspace.partial:
             return self
@@ -170,14 +171,14 @@ class Search:
     def argmax_point(self, score: Score, best_row: Callable[[Tensor], int] | None = None) -> Tensor:
         """Return a point [P] of the unit cube that nearly maximises a score; among choices, exactly.
 
-        Random points first, then local search. Every point that is scored is one that the objective can be given, so
-        integers and choices need no relaxation, and repeated steps at shrinking scales find continuous coordinates to
-        about 1e-3.
+        Random points are scored first; then a local search improves the best of them by steps at shrinking scales,
+        which finds continuous coordinates to about 1e-3. Every scored point is one that the objective can be given, so
+        integers and choices need no relaxation.
 
         Args:
-            score: The score.
-            best_row: Returns the row of features [n D] to take in the end, by a more expensive rule; by default that of
-                the largest score.
+            score: Returns the scores [n] of features [n D].
+            best_row: Chooses the final row of features [n D] by a more expensive rule; by default the largest score
+                decides.
 
         Raises:
             InvalidInput: The score is no tensor [n], or has a NaN.
@@ -207,7 +208,7 @@ class Search:
     def _argmax_choice(
         self, choices: Tensor, score: Score, best_row: Callable[[Tensor], int] | None
     ) -> Tensor:
-        """Return the best of some points [A P] that is not avoided; other arguments as for ``argmax_point``."""
+        """Return the best of the points [A P] that are not avoided; other arguments as for ``argmax_point``."""
         is_avoided = self._is_avoided(self.space.features(choices))
         if is_avoided.all():
             return self._avoiding_less().argmax_point(score, best_row)
@@ -217,11 +218,11 @@ class Search:
         return choices[int(self._scores(score, choices).argmax())]
 
     def _children(self, points: Tensor, random: Tensor, step: float) -> Tensor:
-        """Return points [n P] near some points [b P], for one round of the local search.
+        """Draw points [n P] near the points [b P], for one round of the local search.
 
-        Each child moves in about two coordinates, at least in one, and sometimes jumps to anywhere in one of them.
-        Under constraints on parameters half of them move along a difference of two ``random`` points, as the allowed
-        part of the space may be narrow.
+        Each child moves in about two coordinates, at least in one; in some of them it jumps to a random value. Under
+        constraints on parameters half of the children move along the difference of two ``random`` points, since the
+        allowed part of the space may be narrow.
 
         Args:
             points: The points from which the children move.
@@ -258,8 +259,8 @@ class Search:
     def argmax_point_near(self, score: Score, radius: float) -> Tensor:
         """Return a point [P] that nearly maximises a score in the box of half width ``radius`` around the best trial.
 
-        The cross-entropy method (Rubinstein 1999): each round is normal, with the covariance of the best steps of the
-        round before, so it follows a narrow valley in any direction without a gradient.
+        By the cross-entropy method (Rubinstein 1999): each round draws normal steps with the covariance of the best
+        steps of the round before. So it follows a narrow valley in any direction without a gradient.
         """
         subspace = self.subspace
         generator = self.generator
@@ -294,9 +295,9 @@ class Search:
     def _in_box(
         self, centre: Tensor, low: Tensor, high: Tensor, radius: float
     ) -> tuple[Tensor, Tensor]:
-        """Return random points [n P] of a box, and the shape [P P] of the steps in it.
+        """Draw points [n P] of a box, and return the covariance [P P] of steps in it, up to a factor.
 
-        The shape is the identity, but under constraints on parameters the second moment of the allowed steps.
+        It is the identity; under constraints on parameters, the second moment of the allowed steps.
         """
         n = int(self.effort * N_RANDOM)
         generator = self.generator
@@ -313,24 +314,24 @@ class Search:
         return points, shape
 
     def is_free(self, point: Tensor) -> bool:
-        """Return whether a point [P] is not next to one that is being evaluated."""
+        """Return whether a point [P] is neither avoided nor next to an avoided one."""
         return not self._is_avoided(self.space.features(point.unsqueeze(0))).any()
 
     def _is_avoided(self, features: Tensor) -> Tensor:
-        """Return whether points with features [n D] are being evaluated, or are next to such a point, [n]."""
+        """Return whether points with features [n D] are avoided, or next to an avoided one, [n]."""
         is_avoided = torch.zeros(len(features), dtype=torch.bool)
         for running in self.avoided:
             is_avoided |= ((features - running).abs().amax(-1) <= self.spacing).cpu()
         return is_avoided
 
     def _avoiding_less(self) -> Search:
-        """Return the search without spacing around avoided points; if there is none, the one without avoided points."""
+        """Return the search without spacing around avoided points; if there is no spacing, without avoided points."""
         if self.spacing:
             return replace(self, spacing=0.0)
         return replace(self, avoided=self.avoided[:0])
 
     def _scores(self, score: Score, points: Tensor) -> Tensor:
-        """Return the scores [n] of points [n P] of the unit cube, on the CPU; -inf where they are avoided.
+        """Return the scores [n] of points [n P] of the unit cube, on the CPU; -inf where a point is avoided.
 
         Raises:
             InvalidInput: The score is no tensor [n], or has a NaN.

@@ -1,4 +1,4 @@
-"""The part of a space that a search may use: given values, a list of choices, a box, and constraints."""
+"""The part of a space that a search may use: by a context, a list of choices, a box, and constraints."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ Context = Mapping[Any, Any]
 
 
 class Subspace:
-    """The part of a space that agrees with a context and, if choices are given, is among them.
+    """The part of a space that agrees with a context and, if there are choices, is one of them.
 
     Args:
         space: The whole space.
-        context: Parameters whose values are given, wherever they are active.
-        choices: The parameters to choose from, complete or without those of the context.
-        within: The least and the largest value of some numbers, by name; for spaces without constraints and tables.
+        context: Values of parameters that are given, where these are active.
+        choices: A list of parameters to choose from, each complete or without those of the context.
+        within: Narrower ranges: the least and the largest value of some numbers, by name. Only for spaces without
+            constraints and tables.
 
     Attributes:
-        fixed: The coordinates [P] that are given by the context, or by parameters of one value; NaN for the others.
-        low, high: The corners [P] of the box of the unit cube that ``within`` leaves.
+        fixed: The unit coordinates [P] of parameters in the context, and of those with a single value; NaN for the
+            others.
+        low, high: The corners [P] of the box in the unit cube that ``within`` describes.
         boxed: Whether ``within`` is given.
-        choices: The choices, or the rows of a table, as points [A P] of the unit cube; None if there is no such list.
+        choices: The choices, or the rows of a table, as points [A P] of the unit cube; None without them.
         partial: Whether there is a context or a list of choices.
         constrained: Whether the space has constraints.
 
     Raises:
-        InvalidInput: A parameter that does not exist, a value outside its bounds, no parameter left to choose, or
-            choices that cannot be used; no choice that satisfies the constraints of the space; ``within`` for a space
-            with constraints.
+        InvalidInput: An unknown parameter, a value outside its bounds, no parameter left to choose, choices that cannot
+            be used, no choice that satisfies the constraints of the space, or ``within`` for a space with constraints.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Subspace:
         self._set_choices(choices)
 
     def _set_fixed(self) -> None:
-        """Set the coordinates that the context gives, and those of parameters of one value."""
+        """Set the coordinates that the context fixes, and those of parameters with a single value."""
         space = self._space
         self.fixed: Tensor = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
         for i, parameter in enumerate(space.parameters.values()):
@@ -98,7 +99,7 @@ class Subspace:
                 )
 
     def _set_box(self, within: Mapping[str, tuple[float, float]]) -> None:
-        """Set the corners of the box in which some numbers are between two values."""
+        """Set the corners of the box that the ranges of ``within`` describe."""
         self.boxed: bool = bool(within)
         self.low: Tensor = torch.zeros(self._space.dimension, dtype=torch.float64)
         self.high: Tensor = torch.ones(self._space.dimension, dtype=torch.float64)
@@ -126,7 +127,7 @@ class Subspace:
                 self.high[positions[name]] = high
 
     def knowing(self, points: Tensor) -> Subspace:
-        """Return the same part of the space with points [n P] to start from where no others satisfy the constraints."""
+        """Return the same subspace with known points [n P]: it draws from them if no others satisfy the constraints."""
         subspace = copy.copy(self)
         subspace._known_points = points
         vars(subspace).pop("_feasible", None)
@@ -134,15 +135,15 @@ class Subspace:
 
     @cached_property
     def _feasible(self) -> Feasible:
-        """The points that satisfy the constraints of the space."""
+        """The points of the subspace that satisfy the constraints of the space."""
         return Feasible(self._space, self.fixed, self._known_points)
 
     def among(self, points: Tensor, partial: bool = False) -> Subspace:
-        """Return the same part of the space with points [A P] as the only choices.
+        """Return the same subspace with the points [A P] as the only choices.
 
         Args:
             points: The choices.
-            partial: Whether the result counts as a part of the space, if this one does not.
+            partial: Whether the result counts as a part of the space even if this subspace does not.
         """
         subspace = copy.copy(self)
         subspace.choices = points
@@ -150,7 +151,7 @@ class Subspace:
         return subspace
 
     def accepts(self, params: Params) -> bool:
-        """Return whether parameters agree with the context, are among the choices and in the box."""
+        """Return whether parameters agree with the context, and are among the choices and in the box."""
         if self._space.changed and not self._space.contains(params):
             return False
         if self._listed is not None and params not in self._listed:
@@ -166,15 +167,15 @@ class Subspace:
         return (inside | ~self.fixed.isnan()).all(-1)
 
     def moved_inside(self, unit: Tensor) -> Tensor:
-        """Return points [n P] moved into the box, with the coordinates of the context replaced."""
+        """Return points [n P] moved into the box, with the fixed coordinates of the subspace."""
         return torch.where(self.fixed.isnan(), unit.clamp(self.low, self.high), self.fixed)
 
     def spread(self, unit: Tensor) -> Tensor:
-        """Return points [n P] of the unit cube mapped to the box, with the coordinates of the context replaced."""
+        """Return points [n P] of the unit cube mapped onto the box, with the fixed coordinates of the subspace."""
         return self.moved_inside(self.low + (self.high - self.low) * unit)
 
     def params(self, unit: Tensor) -> Params:
-        """Return the parameters at a point [P] of this part of the cube; the values of the context exactly as given."""
+        """Return the parameters at a point [P] of the subspace; values of the context are exactly as given."""
         if self.choices is not None and self._listed is not None:
             is_chosen = (self.choices == unit).all(-1)
             return copy.copy(self._listed[int(is_chosen.long().argmax())])
@@ -184,7 +185,7 @@ class Subspace:
         return params
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw a point [P] of the unit cube uniformly: one of the choices, or any that agrees with the context."""
+        """Draw a point [P] of the subspace uniformly: one of the choices, or any point that agrees with the context."""
         if self.choices is not None:
             row = torch.randint(len(self.choices), (), generator=generator)
             return self.choices[int(row)]
@@ -194,7 +195,7 @@ class Subspace:
         return self.spread(unit)
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw points [n P] of this part of the cube uniformly; for subspaces without choices.
+        """Draw points [n P] of the subspace uniformly; for subspaces without choices.
 
         Raises:
             InvalidInput: No point that satisfies the constraints of the space was found.
@@ -212,13 +213,13 @@ class Subspace:
         return self._space.satisfies(points)
 
     def projected(self, points: Tensor, others: Tensor) -> Tensor:
-        """Return ``others`` [n P], those that violate a constraint moved towards ``points`` [n P], which do not."""
+        """Return ``others`` [n P]; those that violate a constraint are moved towards ``points`` [n P], which do not."""
         if not self.constrained:
             return others
         return self._feasible.projected(points, others)
 
     def _allowed(self, choices: Any) -> list[Params]:
-        """Return the choices that satisfy the constraints of the space, with all parameters and plain values."""
+        """Return the choices that satisfy the constraints of the space, completed by the context, with plain values."""
         if isinstance(choices, (str, Mapping)) or not isinstance(choices, Sequence) or not choices:
             raise InvalidInput(
                 f"choices must be a list of at least one dict of parameters, got {checks.shown(choices)}."
@@ -238,7 +239,7 @@ class Subspace:
         raise InvalidInput(f"{subject} the constraints {', '.join(map(repr, sorted(broken)))}.")
 
     def _complete(self, choice: Any) -> Params:
-        """Return a choice with the parameters of the context and plain values."""
+        """Return a choice completed by the context, with plain values."""
         is_list = isinstance(choice, (list, tuple)) and not self._space.named
         is_complete_list = is_list and len(choice) == len(self._keys)
         if not is_complete_list and not isinstance(choice, Mapping):
@@ -265,7 +266,7 @@ class Subspace:
         return self._space.canonical([entries[key] for key in used])
 
     def _plain(self, argument: str, values: Any) -> dict[Any, Any]:
-        """Return some parameters by name (or index) with plain values, checked."""
+        """Check some parameters by name (or index), and return them with plain values."""
         if not isinstance(values, Mapping):
             expected = "from name to value" if self._space.named else "from index to value"
             raise InvalidInput(f"{argument} must be a dict {expected}, got {checks.shown(values)}.")

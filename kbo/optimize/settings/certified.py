@@ -1,4 +1,4 @@
-"""The certified setting: everything a bound needs is given."""
+"""The certified setting: the user gives all assumptions of a bound, so that the bound is proved."""
 
 from __future__ import annotations
 
@@ -43,34 +43,36 @@ from kbo.regression import KernelRidge
 from kbo.space import Space
 
 _MOST_COVERED = 4096
-"""Largest number of points of a space that is covered."""
+"""Largest number of points of a finite space for which all points are used."""
 
 
 @owns_kernel
 @dataclass(frozen=True, eq=False)
 class Certified(Setting):
-    """Bounds that hold with probability ``1 - delta``, because what they assume is given, not estimated.
+    """Bounds that hold with probability ``1 - delta``: their assumptions are given by the user, and not estimated.
 
     Args:
-        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)). It is copied:
-            later changes of it change nothing. Or a list of ``kbo.Hypothesis(kernel, noise_std, norm_bound)``: then the
-            bounds hold if one of them is true, whichever it is, and those that the data refute are left out.
+        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)). It is copied,
+            so later changes of it have no effect. Or a list of ``kbo.Hypothesis(kernel, noise_std, norm_bound)``: then
+            the bounds hold if at least one hypothesis is true. Hypotheses that the data refute are left out.
         noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
-            "dmm-ucb-adaptive" and the like. A value with an error bar, ``(value, {"sem": 0.02})``, has that constant in
-            its place, which must have been known before the evaluation; methods that bound the noise take none.
-        norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled. Not used by
-            "chaining-ucb" and "chaining-ucb-rigorous", which take the objective for a draw of the Gaussian process.
-        delta: Probability that the bounds may fail.
-        scale: Covariance scale of the mixture, or several that are averaged, as for ``MartingaleMixture``.
-        noise_upper: An upper bound of the noise level, for the methods that bound it online, if there is one.
-        completion_independent_of_noise: Whether you know that the noise of a trial decides neither when it reports nor
-            whether it does. Then every value counts at once, also after failures. Otherwise reported bounds rest on the
-            trials in the order of their starts, up to the first that has not reported, and nothing is certified after
-            a trial has failed, was stopped early, was lost and started again, or has a value at parameters that ``ask``
-            did not return (docs/theory/observations.md).
-        strict_noise: What "dmm-ucb-adaptive" and "cmm-ucb-adaptive", which bound the noise level online, assume of the
-            noise. True: it is strictly sub-Gaussian. False: in addition, it has no more mass near zero than Gaussian
-            noise.
+            such as "dmm-ucb-adaptive". If a value has an error bar, ``(value, {"sem": 0.02})``, this is its constant
+            instead; it must have been known before the evaluation. Methods that bound the noise online accept no error
+            bars.
+        norm_bound: Bound of the RKHS norm of the objective. The prior mean is 0, and nothing is rescaled. Not for
+            "chaining-ucb" and "chaining-ucb-rigorous", which assume that the objective is a draw of the Gaussian
+            process.
+        delta: Probability, at most, that the bounds fail.
+        scale: Covariance scale of the mixture, or a list of scales that are averaged, as for ``MartingaleMixture``.
+        noise_upper: An upper bound of the noise level, if one is known, for methods that bound the level online.
+        completion_independent_of_noise: Whether you know that the noise of a trial has no influence on when and whether
+            it reports. Then every value counts at once, also after failures. Otherwise the bounds use the trials in the
+            order of their starts, up to the first that has not reported. Nothing is certified after a trial has failed,
+            was stopped early, was lost and started again, or has a value at parameters that ``ask`` did not return
+            (docs/theory/observations.md).
+        strict_noise: The assumption about the noise of "dmm-ucb-adaptive" and "cmm-ucb-adaptive", which bound its level
+            online. True: the noise is strictly sub-Gaussian. False, the stronger assumption: in addition, it has no
+            more mass near zero than Gaussian noise.
     """
 
     kernel: Kernel | Sequence[Hypothesis]
@@ -192,7 +194,7 @@ class Certified(Setting):
     def _method(
         self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None
     ) -> Method:
-        """Return a method with the numbers of the setting.
+        """Return the method of a name with the kernel and the numbers of the setting.
 
         Raises:
             InvalidInput: The setting lacks a number that the method needs, or has one that it does not use.
@@ -223,16 +225,16 @@ class Certified(Setting):
         return method_of_setting
 
     def for_objective(self, n_quantities: int) -> Certified:
-        """Return the setting with an equal share of delta, which ``n_quantities`` quantities divide."""
+        """Return the setting with the equal share ``delta / n_quantities`` of each quantity (a union bound)."""
         return replace(self, delta=self.delta / n_quantities)
 
     def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
-        """Return whether every function of the norm that the constraint gives keeps its limit, whatever is measured.
+        """Return whether every function within the norm bound of a constraint keeps its limit everywhere.
 
-        False for methods whose bounds do not assume that norm.
+        False for methods whose bounds do not assume a given norm bound.
 
         Raises:
-            InvalidInput: No function of that norm keeps it anywhere.
+            InvalidInput: No function within the norm bound keeps the limit anywhere.
         """
         named_method = methods.get(method)
         if named_method.norm == "estimated" or named_method.fixed_kernel:
@@ -256,7 +258,7 @@ class Certified(Setting):
         return -max(sizes) >= constraint.limit
 
     def _hypotheses_about(self, constraint: Constraint) -> list[tuple[Kernel, float | None]]:
-        """Return kernels and norm bounds of the quantity of a constraint; none if they are about another quantity."""
+        """Return kernel and norm bound of the quantity of a constraint, for each hypothesis; empty without any."""
         is_objective = constraint.name == OBJECTIVE
         kernel = self.kernel if constraint.kernel is None else constraint.kernel
         if isinstance(kernel, Kernel):
@@ -266,7 +268,7 @@ class Certified(Setting):
         return [(hypothesis.kernel, hypothesis.norm_bound) for hypothesis in kernel]
 
     def for_quantity(self, quantity: Measured, n_quantities: int) -> Certified:
-        """Return the setting of the quantity of a constraint, or of an objective but the first.
+        """Return the setting of the quantity of a constraint, or of a further objective.
 
         Arguments as for ``Setting.for_quantity``.
 
@@ -315,7 +317,7 @@ class Certified(Setting):
 
 
 def _missing_assumptions(quantity: Measured, online: bool) -> str:
-    """Return the message for a quantity that lacks assumptions, of methods that bound the noise online or not."""
+    """Return the message for a quantity that lacks assumptions; ``online`` if the method bounds the noise level."""
     if online:
         needed = "norm_bound, and no noise_std"
         example = "norm_bound=2.0"
@@ -332,7 +334,7 @@ def _missing_assumptions(quantity: Measured, online: bool) -> str:
 
 
 def _largest(kernel: Kernel, norm_bound: float, space: Space) -> float | None:
-    """Return the largest size of a function of this norm; None where it is not known for all points of the space."""
+    """Return the largest |f(x)| over a space that the norm bound allows; None where this cannot be computed."""
     points = space.points(_MOST_COVERED)
     if points is None:
         centre = torch.full((1, space.dimension), 0.5, dtype=torch.float64)

@@ -14,7 +14,7 @@ def resolve(
 ) -> tuple[Setting, str]:
     """Return setting and method with their defaults: ``Practical()``, and the default method of the setting.
 
-    The checks are those that do not depend on the space.
+    The arguments are checked as far as this needs no space.
 
     Raises:
         InvalidInput: Not a setting, or a method that cannot search a box, lacks the number of trials or does not fit

@@ -1,4 +1,4 @@
-"""The practical setting: kernel, noise level and trend are estimated."""
+"""The practical setting, the default of ``minimize``: kernel, noise level and trend are estimated."""
 
 from __future__ import annotations
 
@@ -46,55 +46,55 @@ from kbo.regression import Posterior
 from kbo.space import Space
 
 _MOST_INITIAL = 6
-"""Space-filling evaluations before the first fit, at most: the prior of the fit makes a model of a few useful."""
+"""Largest number of space-filling evaluations before the first fit; the prior makes a model of so few useful."""
 
 
 @dataclass(frozen=True)
 class Practical(Setting):
-    """Everything is estimated: useful bounds without a guarantee.
+    """Bounds from an estimated kernel, noise level and norm: useful, and without a guarantee.
 
-    Kernel (Matern 5/2, one lengthscale per feature), noise and a quadratic trend, which is expected to be best in the
-    centre, are fitted by marginal likelihood, first after the initial design and again whenever the data have grown by
-    30%. In the trend a conditional parameter that is not active counts as in the middle of its range. Values far on the
-    bad side are cut first, and all are made less skewed (Yeo & Johnson 2000) where that makes them more likely; reports
-    describe the objective by a model of uncut values. Trials that were stopped early have a predicted value and its
-    error. After the initial design the best trial is repeated once (not in ``ask`` with a context or ``choices``):
-    equal values mean that the objective has no noise. Then the best observed trial is recommended, otherwise the one
-    with the largest mean less one standard deviation. Of trials in parallel the first ones after a change of the space
-    have different values of a parameter that was added.
+    Model: a kernel (Matern 5/2, one lengthscale per feature), the noise level and a quadratic trend are fitted by
+    marginal likelihood: first after the initial design, and again whenever the data have grown by 30%. The trend is
+    expected to be best in the centre; in it an inactive conditional parameter counts as in the middle of its range.
+    Before the fit, values far on the bad side are cut, and all values are made less skewed (Yeo & Johnson 2000) where
+    that makes them more likely. Reports describe the objective by a model of uncut values. Trials that were stopped
+    early have a predicted value with its error.
 
-    With noise "ucb" takes one and two standard deviations above the mean in turn, and four every eighth time. Without
-    noise and with a real parameter, it searches every second time only near the best trial, in a box that grows after a
-    better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019), and otherwise takes one
-    standard deviation, and four every fourth time of these; where parameters are conditional, it takes the largest
-    expected improvement, which leaves a branch that is known for another one. Another method takes its own bound. The
-    norm bound of methods that search with one is ``norm_factor`` times the anytime lower confidence bound of the norm
-    (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard deviation.
+    Recommendation: after the initial design the best trial is repeated once (not in ``ask`` with a context or
+    ``choices``). Equal values mean that the objective has no noise; then the best observed trial is recommended. Under
+    noise the trial with the largest mean less one standard deviation is recommended.
 
-    A reported interval is about one point, with the nominal probability ``1 - delta``: that of the predictive
-    distribution, averaged over kernels and noise levels that explain the values. Its standard deviation is scaled by
-    the leave-one-out errors of the best values, if these are larger than predicted. docs/comparisons.md has figures of
-    its coverage.
+    Search: under noise "ucb" maximises the mean plus one and plus two standard deviations in turn, and plus four every
+    eighth time. Without noise, and with a real parameter, every second trial is near the best one, in a box that grows
+    after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019); the other trials take
+    one standard deviation, and every fourth of them four. With conditional parameters the largest expected improvement
+    is taken instead, which leaves a well-known branch for another one. If an added parameter has no results yet,
+    parallel trials get different values of it. Another method takes its own bound. If its bound needs a norm bound,
+    this is ``norm_factor`` times the anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3),
+    recomputed at every step, and at least 1 prior standard deviation.
 
-    With limits on measured quantities the log-probability that all are kept is added to the bound of the search. The
-    mean of each quantity at the recommended trial is within its limit by two standard deviations, if there is such a
-    trial (docs/theory/constraints.md).
+    Intervals: a reported interval is about one point and has the nominal probability ``1 - delta`` under the predictive
+    distribution, averaged over kernels and noise levels that explain the values. Its standard deviation is scaled up if
+    the leave-one-out errors of the best values are larger than predicted. docs/comparisons.md has its coverage.
 
-    For another search give ``strategies``. For another model subclass it and override ``fitted``; for another
-    recommendation give the class a ``surrogate``. A journal names the class, so that a run is not continued with
-    another one (docs/howto.md, "A setting of your own").
+    Limits on measured quantities: the search adds the log-probability that all are kept to its bound. The mean of each
+    quantity at the recommended trial is within its limit by two standard deviations, if there is such a trial
+    (docs/theory/constraints.md).
+
+    Variants: for another search pass ``strategies``. For another model override ``fitted`` in a subclass; for another
+    recommendation set ``surrogate`` there. A journal names the class, so that no other setting continues its run
+    (docs/howto.md, "A setting of your own").
 
     Args:
-        delta: Nominal failure probability of an interval.
+        delta: Nominal probability that an interval fails.
         scale: Covariance scale of the mixture.
         norm_factor: Multiple of the lower confidence bound of the norm.
         n_initial: Space-filling evaluations before the first fit; by default 6, and 4 for one parameter.
-        noise_std: Standard deviation of the noise in units of the objective, if it is known; 0 for an objective
-            without noise. By default it is estimated. A value with an error bar, ``(value, {"sem": 0.02})``, has that
-            noise in its place if it is given; else error bars say which values have more noise than others, and the
-            level is estimated.
-        noisy: True if values are known to have noise of unknown level, as measurements have: then equal values at equal
-            parameters are a coincidence. By default a repetition of the recommended trial shows whether there is noise.
+        noise_std: Standard deviation of the noise in units of the objective, if it is known; 0 for an objective without
+            noise. By default it is estimated. If it is given, a value with an error bar, ``(value, {"sem": 0.02})``,
+            has that noise instead. If it is estimated, error bars only say which values have more noise than others.
+        noisy: True if the values have noise of unknown level, as measurements have: then equal values at equal
+            parameters are a coincidence. By default the repetition shows whether there is noise.
         strategies: The strategies that choose the next point, tried in order (``kbo.optimize.strategies``); by default
             ``default_strategies`` of the method.
     """
@@ -188,7 +188,7 @@ class Practical(Setting):
                 f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
-        # errors now, not at the first fit
+        # raises errors now, not at the first fit
         named_method.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)
 
     def fit(
@@ -274,7 +274,7 @@ class Practical(Setting):
         fitted_values: Sequence[Evaluation],
         device: torch.device,
     ) -> None:
-        """Update a posterior by values, with weights where some of them have a standard error."""
+        """Add values to a posterior, with weights if some of them have a standard error."""
         X, y = data(values)
         weights = None
         if any(e.error is not None for e in values):
@@ -283,14 +283,14 @@ class Practical(Setting):
         posterior.update(X.to(device), fitted.transform(y).to(device), weights)
 
     def for_reports(self) -> Practical:
-        """Return a copy that compresses bad values and does not cut them."""
+        """Return a copy whose model compresses bad values instead of cutting them."""
         return self._with("cuts", False)
 
     def with_noise(self) -> Practical:
         return self._with("noisy", True)
 
     def _with(self, name: str, value: Any) -> Practical:
-        """Return a copy, with all attributes of a subclass, in which one attribute has another value."""
+        """Return a copy with another value of one attribute; attributes of a subclass are kept."""
         setting = copy.copy(self)
         object.__setattr__(setting, name, value)
         return setting
@@ -301,7 +301,7 @@ class Practical(Setting):
         return self
 
     def for_objective(self, n_quantities: int) -> Practical:
-        """Return the setting itself: nominal probabilities are not shared."""
+        """Return the setting itself: nominal probabilities are not divided among quantities."""
         return self
 
     def for_quantity(self, quantity: Measured, n_quantities: int) -> Practical:
@@ -323,14 +323,14 @@ class Practical(Setting):
         return self._with("noise_std", noise_std)
 
     def describe(self, space: Space) -> dict[str, Any]:
-        """Return the setting as plain JSON values; a subclass by its name."""
+        """Return the setting as plain JSON values, with the name of a subclass."""
         values: dict[str, Any] = {"setting": "practical"}
         if type(self) is not Practical:
             values["class"] = f"{type(self).__module__}.{type(self).__qualname__}"
         return {**values, **self._arguments()}
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments by name, without those that are None, but with ``n_initial``, as in older journals."""
+        """Return the arguments that are not None by name; ``n_initial`` is always in it, as in older journals."""
         all_arguments = vars(self).items()
         arguments = {k: v for k, v in all_arguments if v is not None or k == "n_initial"}
         if self.strategies is not None:
@@ -341,9 +341,9 @@ class Practical(Setting):
 def default_strategies(method: str = Practical.default_method) -> list[Strategy]:
     """Return the strategies of the practical setting for a method, in the order in which they are tried.
 
-    Without noise the default method takes every second trial near the best one, or, where parameters are conditional,
-    the largest expected improvement. With several objectives the strategies after ``HypervolumeUpperBound`` propose
-    only while no trial keeps the limits, so that there is no front.
+    Without noise the default method puts every second trial near the best one; with conditional parameters it takes the
+    largest expected improvement. With several objectives the strategies after ``HypervolumeUpperBound`` are used only
+    while no trial keeps the limits, so that there is no front.
     """
     named_method = methods.get(method)
     if not named_method.has_bounds:
@@ -370,7 +370,7 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
 
 @dataclass(frozen=True)
 class _OfLimit(Practical):
-    """The setting of a quantity that is to reach a limit."""
+    """The setting of a quantity that must reach a limit: its values are modelled best near the limit."""
 
     limit: float = 0.0
 
@@ -387,5 +387,5 @@ class _OfLimit(Practical):
 
 
 def _values(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Return the evaluations with a value, which is cut to the largest size."""
+    """Return the evaluations that have a value, cut to the largest size that a model can use."""
     return [e._replace(value=cut(e.value)) for e in evaluations if e.value is not None]

@@ -16,18 +16,18 @@ from kbo.space import Space
 
 @dataclass(frozen=True, eq=False)
 class Safe(Certified):
-    """Bounds as with ``Certified``, and no trial outside the limits of ``constraints`` whenever they hold.
+    """Certified bounds, and safe exploration: while the bounds hold, no trial breaks a limit of ``constraints``.
 
-    The first trials are at ``start``. Every later one is at parameters where the bounds of all quantities, by values
-    that were known before, are within their limits. So with probability ``1 - delta`` no trial of a run breaks a limit,
-    if the starts keep them and the given numbers are right; a refutation of either ends the run with
-    ``RefutedAssumptions``. After a failed trial, or a value at parameters that ``ask`` did not return, the set of these
-    parameters grows no more, unless ``completion_independent_of_noise``.
+    The first trials are at ``start``. Every later trial is at safe parameters: there, the bounds by the earlier values
+    are within all limits. So with probability ``1 - delta`` no trial of a run breaks a limit, if the starts keep the
+    limits and the given numbers are right. If the data refute one of these, the run ends with ``RefutedAssumptions``.
+    After a failed trial, or a value at parameters that ``ask`` did not return, the safe set grows no more, unless
+    ``completion_independent_of_noise``.
 
-    A space of up to 100 000 points is explored as a whole, and the gap is about the points that have become certain to
-    be safe. In a larger space, or with real parameters, random points near those known to be safe are examined: what is
-    evaluated is as safe, but neither the set nor the gap is proved to be complete (docs/theory/constraints.md), unless
-    every point of the space is proved to be safe (docs/theory/gaps.md).
+    In a space of up to 100 000 points all points are examined, and the gap is about those in the safe set. In a larger
+    space, or with real parameters, random points near the safe set are examined. Trials are as safe there, but the safe
+    set may be incomplete and the gap is not proved (docs/theory/constraints.md), unless every point of the space is
+    proved to be safe (docs/theory/gaps.md).
 
     Args:
         kernel, noise_std, norm_bound, delta, scale: As for ``Certified``; a constraint has its own ``noise_std`` and

@@ -1,4 +1,4 @@
-"""Settings: the assumptions of a run. They fit a surrogate to its evaluations and name the strategies of the search."""
+"""The interface of a setting: it fits surrogates to evaluations, and names the strategies of the search."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kbo.space import Space
 
 
 class Setting(ABC):
-    """The assumptions of a run, or the way in which it estimates them.
+    """The assumptions of a run, given by the user or estimated: how surrogates are fitted, and how trials are chosen.
 
     Attributes:
-        default_method: The method if none is given.
+        default_method: The method where the user gives none.
         certified: Whether the bounds can be proved.
         about_limits: How the search and the recommendation treat limits, in words.
-        delta: Probability that the bounds may fail.
+        delta: Probability, at most, that the bounds fail.
         start: Parameters of the first trials; empty unless the setting explores safely.
         noise_upper: An upper bound of the noise level, in units of the objective; None without one.
     """
@@ -36,12 +36,12 @@ class Setting(ABC):
 
     @property
     def explores_safely(self) -> bool:
-        """Whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
+        """Whether trials begin only at parameters that are certain to keep all limits, as with ``kbo.Safe``."""
         return bool(self.start)
 
     @abstractmethod
     def check(self, method: str, n_trials: int | None) -> None:
-        """Raise InvalidInput unless the setting can be used with a method, on some space."""
+        """Raise InvalidInput unless the setting can be used with a method in at least one space."""
 
     @abstractmethod
     def fit(
@@ -49,15 +49,16 @@ class Setting(ABC):
     ) -> Surrogate | None:
         """Return the surrogate after all evaluations of a quantity.
 
-        None, or a surrogate without values, while there are too few. A pure function of the evaluations.
+        While there are too few evaluations, None or a surrogate without values. A pure function of the evaluations.
 
         Args:
             problem: The method and the space.
             evaluations: The evaluations in the order of their ends.
-            before: The value of this method for the first of them, which saves work and changes nothing.
+            before: The surrogate that this method returned for the first of them. It saves work, and the result is the
+                same.
 
         Raises:
-            InvalidInput: The method does not fit the space, or the kernel does not.
+            InvalidInput: The method or the kernel does not fit the space.
             RefutedAssumptions: No function satisfies the given assumptions and fits the values.
         """
 
@@ -66,11 +67,11 @@ class Setting(ABC):
         """Return the strategies that choose the parameters of a trial, tried in order."""
 
     def describe_search(self, method: str, space: Space, surrogate: Surrogate) -> str:
-        """Return the strategies after the initial design, in words; empty where the method says everything."""
+        """Return the strategies after the initial design, in words; empty where the name of the method is enough."""
         return ""
 
     def for_reports(self) -> Setting:
-        """Return the setting whose surrogates are for reports; by default the setting itself."""
+        """Return the setting that fits the surrogates for reports; by default the setting itself."""
         return self
 
     def with_noise(self) -> Setting:
@@ -83,25 +84,26 @@ class Setting(ABC):
 
     @abstractmethod
     def for_objective(self, n_quantities: int) -> Setting:
-        """Return the setting of the objective, which is one of ``n_quantities`` quantities with bounds."""
+        """Return the setting of the objective of a run that has ``n_quantities`` quantities with bounds."""
 
     @abstractmethod
     def for_quantity(self, quantity: Measured, n_quantities: int) -> Setting:
-        """Return the setting of the quantity of a constraint, or of an objective but the first.
+        """Return the setting of the quantity of a constraint, or of a further objective.
 
         Args:
             quantity: The constraint or the objective, with its assumptions.
-            n_quantities: The number of all quantities with bounds.
+            n_quantities: The number of quantities of the run that have bounds.
 
         Raises:
-            InvalidInput: The quantity lacks an assumption of the setting, or has one that it estimates.
+            InvalidInput: The quantity lacks an assumption that the setting needs, or has one that the setting
+                estimates.
         """
 
     def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
-        """Return whether the assumptions alone say that a constraint is kept everywhere.
+        """Return whether the assumptions alone prove that a constraint is kept everywhere.
 
         Raises:
-            InvalidInput: The assumptions say that the constraint is kept nowhere.
+            InvalidInput: The assumptions alone prove that the constraint is kept nowhere.
         """
         return False
 

@@ -1,7 +1,10 @@
-"""Strategies of search: each proposes the parameters of the next trial, or leaves the trial to the next strategy.
+"""Strategies: each proposes the parameters of the next trial, or leaves the trial to the next strategy.
 
-One file holds one strategy. ``strategy.py`` has the interface and how they are tried, ``explanation.py`` the reason
-why a trial was chosen.
+* ``strategy.py``: the interface, and how a list of strategies is tried; ``explanation.py``: why a trial was chosen
+* first trials: ``initial_design.py``, ``repeat_once.py``, ``random_point.py``; after a change of the space:
+  ``new_parameter.py``
+* one objective: ``upper_bound_point.py``, ``thompson_point.py``, ``trust_region.py``, ``expected_improvement.py``
+* limits: ``feasible_upper_bound.py``, ``safe_exploration.py``; several objectives: ``hypervolume_bound.py``
 """
 
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement

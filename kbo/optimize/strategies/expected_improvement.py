@@ -1,4 +1,4 @@
-"""Expected improvement, for objectives without noise."""
+"""Expected improvement, for objectives without noise in spaces with conditional parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kbo.regression import Posterior
 from kbo.space import Params
 
 _LEAST_IMPROVEMENT = 0.01
-"""The least improvement that counts, in standard deviations of the targets: near known points it is smaller."""
+"""Least improvement that counts, in standard deviations of the targets: near known points it is smaller."""
 
 _LARGE_Z = 5.0
 """Standard deviations from which on the expected improvement is practically the difference of the means."""
@@ -23,12 +23,12 @@ _LARGE_Z = 5.0
 
 @dataclass(frozen=True)
 class ExpectedImprovement(Strategy):
-    """The largest expected improvement on the best trial: without noise, in spaces with conditions.
+    """Maximise the expected improvement on the best trial.
 
-    An improvement is counted from the mean at the best trial plus 0.01 standard deviations of the targets. In such
-    spaces the strategy leaves a branch that is well known for another one. The logarithm is maximised (Ament et al.
-    2023), which differs also between points with next to no improvement. The strategy does not apply where a context or
-    choices are given.
+    An improvement is counted from the posterior mean of the best trial plus 0.01 standard deviations of the targets.
+    The strategy applies only without noise, in spaces with conditions and a real parameter, and not where a context or
+    choices are given. In such spaces it leaves a well-known branch for another one. Its logarithm is maximised, which
+    differs also between points with almost no improvement (Ament et al. 2023).
     """
 
     @torch.no_grad()
@@ -47,7 +47,7 @@ class ExpectedImprovement(Strategy):
 
 
 def log_improvement(posterior: Posterior, best: Tensor, X: Tensor) -> Tensor:
-    """Return the logarithm of the expected improvement [n] on a value at features X [n D], up to a constant.
+    """Return the logarithm [n] of the expected improvement on the value ``best`` at features X [n D], up to a constant.
 
     With ``z = (mean - best) / std`` it is ``log(std (phi(z) + z Phi(z)))`` (Ament et al. 2023, Section 4.1).
     """

@@ -1,4 +1,4 @@
-"""The explanation of a trial: the strategy that chose it, and the numbers that it compared."""
+"""The explanation of a trial: the strategy that chose its parameters, and the numbers that it compared."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ class Explanation:
 
     Attributes:
         strategy: The strategy that chose the parameters, in words.
-        mean: The value that the surrogate expected at the parameters of the strategy; None before the first surrogate.
-        std: The standard deviation of that value.
+        mean: The posterior mean at the parameters that the strategy returned; None without a surrogate, and with
+            several objectives.
+        std: The posterior standard deviation there.
         width: The number of standard deviations between the mean and the optimistic bound; None without a bound.
-        bound: The optimistic bound at these parameters: the upper bound if the objective is maximised, else the lower
-            one. None if the strategy maximised no bound, such as a repetition, or none that is finite.
-        best: The best measured value at that time, of the trials that break the fewest limits. None if there was none,
-            and where a context or choices are given, since the values of other contexts are not comparable.
-        replaced: The reason why random parameters took the place of those of the strategy; empty if they did not.
+        bound: The optimistic bound there: the upper bound if the objective is maximised, else the lower one. None if
+            the strategy maximised no bound, or the bound is infinite.
+        best: The best measured value at that time, of the trials that broke the fewest limits. None without a value,
+            and where a context or choices are given, since values of other contexts are not comparable.
+        replaced: The reason why random parameters replaced those of the strategy; empty if they did not.
     """
 
     strategy: str
@@ -52,7 +53,7 @@ class Explanation:
         return "; ".join(sentences)
 
     def _width(self) -> str:
-        """Return the width in words; empty if there is none."""
+        """Return the width in words; empty without one."""
         if self.width is None:
             return ""
         plural = "" if self.width == 1 else "s"
@@ -83,7 +84,7 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
 
     Args:
         proposal: The proposal.
-        search: The search that it comes from.
+        search: The search with which it was made.
         sign: 1 if the objective is maximised, else -1.
         best: The best value of a completed trial; None if there is none to compare with.
     """

@@ -1,4 +1,4 @@
-"""Upper bounds under limits on quantities whose surrogates are estimated.
+"""Upper bounds under limits on measured quantities, in the practical setting.
 
     argmax_x upper(x) + sum_i log P(limit i is kept at x)
 
@@ -22,11 +22,11 @@ from kbo.space import Params
 
 @dataclass(frozen=True)
 class FeasibleUpperBound(Strategy):
-    """The largest upper bound plus the log-probability to keep all limits; only with limits on measured quantities.
+    """Maximise the upper bound plus the log-probability to keep all limits; only with limits on measured quantities.
 
-    The unit of the bound is the prior standard deviation, so one prior standard deviation weighs as much as a factor e
-    of the probability. Limits that are certain to be kept change nothing. While each of the best trials is more likely
-    to break a limit than not, the probability alone decides.
+    The bound is in prior standard deviations, so one of these weighs as much as a factor e of the probability. Limits
+    that are certain to be kept change nothing. While each of the best trials probably breaks a limit, the probability
+    alone is maximised.
     """
 
     def propose(self, search: Search) -> Params | None:

@@ -1,4 +1,4 @@
-"""Several objectives: optimism about the hypervolume of the front."""
+"""The acquisition function of several objectives: upper confidence bounds of the hypervolume."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _N_DIRECTIONS = 128
 
 @dataclass(frozen=True)
 class HypervolumeUpperBound(Strategy):
-    """The largest growth of the hypervolume if every objective reaches its upper confidence bound.
+    """Maximise the growth of the hypervolume, as if every objective reached its upper confidence bound.
 
-    Every second trial follows one random direction alone (Zhang and Golovin 2020, Alg. 1). The strategy applies only
-    with several objectives.
+    Every second trial maximises the scalarisation in one random direction instead (Zhang and Golovin 2020, Alg. 1). The
+    strategy applies only with several objectives, and once there is a front.
 
-    Under limits the log-probability to keep them is added to the score. The score in one direction is a distance of
-    targets, divided by the extent of the front; that of the volume is the mean growth of such a distance to the power
-    of the number of objectives. So, unlike in ``FeasibleUpperBound``, the unit of the score is not the prior standard
-    deviation, and the probability alone never decides.
+    Under limits the log-probability to keep them is added to the score. The score in one direction is a difference of
+    targets, divided by the extent of the front. The score of the volume is the mean growth of such a difference to the
+    power m, the number of objectives. So, unlike in ``FeasibleUpperBound``, the unit of the score is not the prior
+    standard deviation, and the probability is never maximised alone.
     """
 
     def propose(self, search: Search) -> Params | None:

@@ -26,14 +26,14 @@ _MOST_SKIPPED = 16
 
 @dataclass(frozen=True)
 class InitialDesign(Strategy):
-    """A scrambled Sobol sequence, until there are enough trials for a surrogate; random choices where some are given.
+    """A scrambled Sobol sequence, until there is a surrogate; where choices are given, random ones of them.
 
-    Points next to those that are being evaluated are left out (``Search.spacing``). So are those with an option of a
-    choice that has only failed, at least twice, while trials of other options succeeded.
+    Points next to those that are being evaluated are left out (``Search.spacing``). So are points with an option that
+    has only failed, at least twice, while other options succeeded.
 
     Args:
-        centre_first: Whether the first point is the centre, which is nearest to all others. In many dimensions all
-            other points are close to the boundary.
+        centre_first: Whether the first point is the centre. It is nearest to all others; in many dimensions the other
+            points are close to the boundary.
     """
 
     centre_first: bool = True
@@ -69,7 +69,7 @@ def _has_failing_option(search: Search, point: Tensor) -> bool:
 
 
 def _centre(subspace: Subspace, generator: torch.Generator) -> Tensor:
-    """Return the centre [P] of a part of the cube; under constraints the random point that is nearest to their mean."""
+    """Return the centre [P] of a subspace; under constraints, of many random points the one nearest to their mean."""
     if not subspace.constrained:
         return subspace.spread(torch.full_like(subspace.fixed, 0.5))
     points = subspace.draw(N_RANDOM, generator)
@@ -77,7 +77,7 @@ def _centre(subspace: Subspace, generator: torch.Generator) -> Tensor:
 
 
 def _sobol_point(search: Search, number: int) -> Tensor:
-    """Return point ``number`` [P] of the Sobol sequence; under constraints of its points that satisfy them."""
+    """Return point ``number`` [P] of the Sobol sequence; under constraints only points that satisfy them count."""
     subspace = search.subspace
     P = len(subspace.fixed)
     if not subspace.constrained:

@@ -22,24 +22,24 @@ _PLACES = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
 """Unit coordinates of the values to try: the middles of the quarters of a range."""
 
 _FEW = 3
-"""Number of different values of a parameter up to which another one is tried."""
+"""Largest number of different values of a parameter with which a further one is tried."""
 
 _OPTIMISTIC: tuple[Strategy, ...] = (
     HypervolumeUpperBound(),
     FeasibleUpperBound(),
     UpperBoundPoint(),
 )
-"""The strategies of which the first that applies chooses the other parameters."""
+"""The first of these strategies that applies chooses the other parameters."""
 
 
 @dataclass(frozen=True)
 class NewParameter(Strategy):
-    """The largest upper bound at a new value of an added parameter, far from its values so far, of at most three.
+    """Maximise the upper bound at a new value of an added parameter, far from its values so far (at most three).
 
-    The results so far say nothing about a parameter that was added by a change of the space. In trials one after the
-    other the upper bound alone leads to new values of it. But several trials that are chosen at once, before any of
-    them has a value, have similar values. So this strategy applies only while other trials are being evaluated. It does
-    not apply under constraints on parameters, or in a part of the space.
+    The results so far say nothing about a parameter that a change of the space added. If trials run one after the
+    other, the upper bound alone leads to new values of it. But parallel trials, chosen before any of them has a result,
+    would get similar values. So this strategy applies only while other trials are being evaluated. It does not apply
+    under constraints on parameters, or in a part of the space.
     """
 
     def propose(self, search: Search) -> Params | None:
@@ -75,7 +75,7 @@ class NewParameter(Strategy):
 
 
 def _next_value(parameter: Parameter, tried: Tensor) -> Any:
-    """Return the value to try that is farthest from the values so far; None if these are enough, or all there are.
+    """Return the value that is farthest from the values so far; None if these are more than three, or all values.
 
     Args:
         parameter: The parameter.

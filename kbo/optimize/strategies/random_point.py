@@ -1,4 +1,4 @@
-"""Random search."""
+"""Random search, for methods without bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One repetition of the recommended trial, which shows whether the values have noise."""
+"""One repetition of the recommended trial, to find out whether the values have noise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kbo.space import Params
 
 @dataclass(frozen=True)
 class RepeatOnce(Strategy):
-    """The recommended parameters again, once, while it is not known whether the values have noise.
+    """Repeat the recommended parameters once, while it is not known whether the values have noise.
 
-    Equal values mean that the objective has none. The strategy does not apply where a context or choices are given.
+    Equal values mean that the objective has no noise. The strategy does not apply where a context or choices are given.
     """
 
     def propose(self, search: Search) -> Params | None:

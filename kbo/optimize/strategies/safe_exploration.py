@@ -1,4 +1,4 @@
-"""Safe exploration of a space: every trial is at a point that is certain to keep all limits."""
+"""Safe exploration (SafeOpt): every trial is at a point that is certain to keep all limits."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SCALES = (0.3, 0.1, 0.03, 0.01)
 """Standard deviation of the steps of each round, in widths of the unit cube."""
 
 _JUMP_PROBABILITY = 0.05
-"""Probability with which a coordinate is drawn from its whole range, as options have no order to step along."""
+"""Probability with which a coordinate is drawn from its whole range, since options have no order for steps."""
 
 
 @dataclass(frozen=True)
 class SafeExploration(Strategy):
-    """Of the safe points that may be the best or make others safe, the one about which least is known (SafeOpt).
+    """Choose the most uncertain of the safe points that may be the best or may make other points safe (SafeOpt).
 
     Safe points are certain to keep all limits. The rule and its sources are in ``kbo.bandit.safe``.
 
     Args:
-        safe_points: What is known of the points that are certain to be safe.
+        safe_points: The safe points so far.
     """
 
     safe_points: SafePoints
@@ -45,14 +45,14 @@ class SafeExploration(Strategy):
 
 
 def _next_point(safe_points: SafePoints, search: Search) -> Tensor:
-    """Return the next point [P] of the unit cube: first the starts, and these again while there are no bounds.
+    """Return the next point [P] of the unit cube: first each start, then starts again while there are no bounds.
 
     Args:
         safe_points: What is known of safe points.
         search: The search, of the whole space or of a part of it.
 
     Raises:
-        RefutedAssumptions: A start is not safe, or the bounds were refuted.
+        RefutedAssumptions: The data refute that a start is safe, or the assumptions of a bound.
         InvalidInput: No point of this part of the space is certain to be safe.
     """
     if safe_points.refutation is not None:
@@ -77,7 +77,7 @@ def _next_point(safe_points: SafePoints, search: Search) -> Tensor:
 
 
 def certainly_safe(safe_points: SafePoints, search: Search, tried: Tensor) -> tuple[Tensor, bool]:
-    """Return the points [n P] of a part of the space that are certain to be safe, and whether more may follow.
+    """Return the safe points [n P] of a part of the space, and whether later trials may make more points safe.
 
     Args:
         safe_points: What is known of safe points.
@@ -95,7 +95,7 @@ def certainly_safe(safe_points: SafePoints, search: Search, tried: Tensor) -> tu
 
 
 def _examined(safe_points: SafePoints, search: Search, tried: Tensor) -> tuple[Tensor, SafeSet]:
-    """Return the points [n P] that are examined, and the safe set among them.
+    """Return the points [n P] whose safety is examined, and the safe set among them.
 
     Args:
         safe_points: What is known of safe points.
@@ -112,7 +112,7 @@ def _examined(safe_points: SafePoints, search: Search, tried: Tensor) -> tuple[T
 
 @torch.no_grad()
 def _particles(safe_points: SafePoints, search: Search, tried: Tensor) -> Tensor:
-    """Return points [n P] near those that are certain to be safe, and on lines through two of them."""
+    """Draw points [n P] near safe points, and on lines through two of them."""
     subspace = search.subspace
     generator = search.generator
     dtype = tried.dtype
@@ -144,7 +144,7 @@ def _particles(safe_points: SafePoints, search: Search, tried: Tensor) -> Tensor
 
 
 def _no_safe_point() -> InvalidInput:
-    """Return the error for a part of the space of which no point is certain to be safe."""
+    """Return the error for a part of the space without a safe point."""
     return InvalidInput(
         "no parameters that agree with the context, the choices and within are certain to keep all limits: leave "
         "these out, or add a start that agrees with them."

@@ -1,4 +1,4 @@
-"""A strategy proposes the parameters of the next trial, or leaves the trial to the next strategy of the list.
+"""The interface of a strategy, which proposes the parameters of the next trial or leaves it to the next strategy.
 
 A setting holds a list of strategies (``kbo.Practical(strategies=[...])``). They are tried in order, and the first one
 that returns parameters decides (``propose``). ``Alternate`` lets several take turns.
@@ -21,7 +21,7 @@ from kbo.space import Params
 
 
 class Strategy(ABC):
-    """A way to choose the parameters of a trial.
+    """A way to choose the parameters of the next trial; subclass it for a strategy of your own.
 
     Example:
         >>> class RepeatTheBest(Strategy):
@@ -34,30 +34,29 @@ class Strategy(ABC):
         """Return the parameters of the next trial; None where the strategy does not apply.
 
         Args:
-            search: The trials so far, the surrogates, and methods that maximise a score.
+            search: The trials so far, the surrogates, and the methods that maximise a score.
         """
 
     def describe(self) -> str:
-        """Return the strategy in a few words, as reports and ``Optimizer.explain`` show it; by default its class."""
+        """Return the strategy in a few words, for reports and ``Optimizer.explain``; by default the class name."""
         return type(self).__name__
 
     def confidence(self, search: Search) -> Confidence | None:
-        """Return the confidence of the objective whose upper bound is maximised; None, the default, if none is.
+        """Return the confidence whose upper bound the strategy maximises; None, the default, if there is none.
 
-        ``Optimizer.explain`` shows its bound and its width, and none of a strategy without this method. One that
-        maximises the bound of the method, itself or by ``UpperBoundPoint().propose(search)``, returns
-        ``search.confidence``.
+        ``Optimizer.explain`` shows its bound and its width. A strategy that maximises the bound of the method, itself
+        or by ``UpperBoundPoint().propose(search)``, returns ``search.confidence``.
         """
         return None
 
     def active(self, search: Search) -> Strategy:
-        """Return the strategy that decides about this trial: itself, unless it holds others."""
+        """Return the strategy that chooses this trial: itself, or one of the strategies that it holds."""
         return self
 
 
 @dataclass(frozen=True)
 class Alternate(Strategy):
-    """Several strategies that take turns: trial ``number`` is left to strategy ``number % len(strategies)``.
+    """Strategies that take turns: strategy ``number % len(strategies)`` chooses trial ``number``.
 
     Args:
         strategies: The strategies, at least one.
@@ -89,8 +88,8 @@ class Proposal(NamedTuple):
         params: The parameters.
         strategy: The strategy, in words.
         proposed: The parameters that the strategy returned.
-        confidence: The confidence whose upper bound it maximised; None if it maximised none.
-        replaced: The reason why random parameters took their place; empty if they are those of the trial.
+        confidence: The confidence whose upper bound the strategy maximised; None if it maximised none.
+        replaced: The reason why random parameters replaced ``proposed``; empty if they did not.
     """
 
     params: Params
@@ -103,8 +102,8 @@ class Proposal(NamedTuple):
 def propose(strategies: Sequence[Strategy], search: Search) -> Proposal:
     """Return the proposal of the first strategy that returns parameters.
 
-    Without noise the value of parameters that were tried is known, or will be. So they are replaced by random ones,
-    unless a context or choices are given.
+    Without noise nothing is learned from parameters that were tried before. So they are replaced by random ones, unless
+    a context or choices are given.
 
     Raises:
         InvalidInput: No strategy returns parameters.
@@ -129,7 +128,7 @@ def propose(strategies: Sequence[Strategy], search: Search) -> Proposal:
 
 
 def _is_known(params: Params, search: Search) -> bool:
-    """Return whether the value at parameters is known without a trial, or will be: they were tried, without noise."""
+    """Return whether the objective has no noise, and parameters were tried before, so that their value is known."""
     if not search.is_noiseless or search.subspace.partial:
         return False
     point = search.space.unit(params)
@@ -137,7 +136,7 @@ def _is_known(params: Params, search: Search) -> bool:
 
 
 def checked_strategies(strategies: object) -> tuple[Strategy, ...]:
-    """Return strategies as a tuple.
+    """Return the checked argument ``strategies``, as a tuple.
 
     Raises:
         InvalidInput: Not a list of at least one strategy.

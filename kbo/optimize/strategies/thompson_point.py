@@ -1,9 +1,9 @@
-"""Thompson sampling: the next point maximises a function that is drawn from the posterior.
+"""Thompson sampling: the next point maximises a function drawn from the posterior.
 
     argmax_x centre(x) + half_width(x) g(x) / deviation(x)
 
-g is a draw from the posterior, less its mean; centre and half width are those of the interval of the method. With the
-half width ``width * deviation`` it is the GP-TS of Chowdhury & Gopalan (2017, Alg. 2).
+g is a draw from the posterior, less its mean. Centre and half width are those of the interval of the method. If the
+half width is ``width * deviation``, this is GP-TS (Chowdhury & Gopalan 2017, Alg. 2).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kbo.space import Params
 
 @dataclass(frozen=True)
 class ThompsonPoint(Strategy):
-    """The maximum of a function drawn from the posterior, whose deviations are as wide as the confidence of the method.
+    """Maximise a draw from the posterior, whose deviations are scaled to the width of the method's interval.
 
     The strategy does not apply with limits on measured quantities.
     """

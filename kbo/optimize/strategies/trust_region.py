@@ -21,7 +21,7 @@ LARGEST = 0.5
 """Largest half width."""
 
 LEAST = 1e-6
-"""Least half width. A box that would be smaller gets the half width of the first one."""
+"""Least half width. A smaller box gets the half width of the first box again."""
 
 GROWTH = 1.5
 """Factor of the half width after a better evaluation in the box."""
@@ -32,13 +32,14 @@ SHRINKAGE = 0.6
 
 @dataclass(frozen=True)
 class TrustRegion(Strategy):
-    """The largest bound in a box around the best trial.
+    """Maximise the upper bound in a box around the best trial.
 
     The box grows after a better trial in it and shrinks after a worse one. The strategy applies only without noise, in
     spaces with a real parameter, and not where a context or choices are given.
 
     Args:
-        width: Standard deviations above the mean: nearly the mean, but lower near pending points.
+        width: Standard deviations above the mean. A small width gives nearly the mean, but a lower bound near pending
+            points.
     """
 
     width: float = 0.25
@@ -65,9 +66,9 @@ class TrustRegion(Strategy):
 
 
 def trust_radius(values: Iterable[Evaluation]) -> float:
-    """Return the half width of the box after evaluations without noise; predicted values are left out.
+    """Return the half width of the box after evaluations without noise, in unit coordinates; predictions do not count.
 
-    A better evaluation outside the box moves it there and restores its size.
+    A better evaluation outside the box moves the box there and restores its size.
     """
     radius = START
     centre = None
@@ -94,5 +95,5 @@ def trust_radius(values: Iterable[Evaluation]) -> float:
 
 
 def _distance(features: tuple[float, ...], centre: tuple[float, ...]) -> float:
-    """Return the largest difference of two rows of features in one coordinate."""
+    """Return the largest difference of two rows of features in a column."""
     return max(abs(a - b) for a, b in zip(features, centre, strict=True))

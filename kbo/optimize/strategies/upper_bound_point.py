@@ -1,4 +1,4 @@
-"""Optimism: the next point maximises the upper confidence bound (GP-UCB, Srinivas et al. 2010)."""
+"""Upper confidence bounds as acquisition function (GP-UCB, Srinivas et al. 2010)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kbo.space import Params
 
 @dataclass(frozen=True)
 class UpperBoundPoint(Strategy):
-    """The largest upper confidence bound of the method, among the points that possibly keep all limits.
+    """Maximise the upper confidence bound of the method over the points that possibly keep all limits.
 
-    Under limits: CONFIG (Xu et al. 2023, Alg. 1).
+    With limits this is CONFIG (Xu et al. 2023, Alg. 1).
     """
 
     def propose(self, search: Search) -> Params | None:

@@ -1,11 +1,11 @@
-"""Surrogates: what is believed about one quantity after some evaluations.
+"""Surrogates: the posterior of one quantity after some evaluations, and the bounds on it.
 
-* ``surrogate.py``: the interface; its parts are in ``evaluation.py``, ``search_problem.py``, ``bound.py`` and
-  ``guarantee.py``
+* ``surrogate.py``: the interface; ``evaluation.py``, ``search_problem.py``: what is fitted; ``bound.py``,
+  ``guarantee.py``: bounds
 * certified: ``certified_surrogate.py``; a list of hypotheses: ``hypotheses_surrogate.py``, ``union.py``
-* practical: ``practical_surrogate.py``; ``model.py`` fits it by ``fitting.py``, with ``bowl.py`` as trend,
-  ``outcome_transform.py`` and ``error_bars.py``, when ``schedule.py`` says so
-* means, intervals and draws over kernels and noise levels: ``predictive.py``, ``functions.py``
+* practical: ``practical_surrogate.py``; ``schedule.py``: when ``model.py`` is fitted; ``fitting.py``: kernel and noise;
+  ``bowl.py``: the trend; ``outcome_transform.py``, ``error_bars.py``: its targets and their noise
+* averages over kernels and noise levels: ``predictive.py`` (intervals), ``functions.py`` (draws)
 * the guarantee of several objectives at once: ``joint_guarantee.py``
 * ``order.py``: the order in which values enter a certified bound; ``inducing_points.py``: points of a sketch
 """

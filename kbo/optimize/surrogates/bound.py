@@ -1,4 +1,4 @@
-"""A confidence together with the posterior that it is about."""
+"""A confidence with its posterior: together they bound a function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbo.regression import Hypothetical, Posterior
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A confidence and the posterior that it is about: together they bound a function at any features.
+    """A confidence and the posterior that it is about, which bound a function at any features.
 
     Attributes:
         confidence: The confidence.
@@ -25,10 +25,10 @@ class Bound:
     norm_bound: float | None = None
 
     def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
-        """Return the bound with hypothetical observations. It serves to search, and is never reported.
+        """Return the bound after hypothetical observations. It is only for the search, and never reported.
 
         Args:
             X: Features [p D] of the observations.
-            targets: Their targets [p], in units of the posterior; by default the means there.
+            targets: Targets [p] of the observations, in units of the posterior; by default the posterior means.
         """
         return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)

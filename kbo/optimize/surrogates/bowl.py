@@ -1,13 +1,13 @@
-"""The bowl of the trend of the practical model: a quadratic function of the features, least in the centre.
+"""The bowl, the trend of the practical model: a quadratic function of the features that is least in the centre.
 
     q(x) = sum_d q_d / sqrt(4 D / 45),   q_d = (2 x_d - 1)^2 - 1/3
 
-Over the unit cube it has mean 0 and variance 1. Columns of a choice, which have one length, add a constant.
+Over the unit cube it has mean 0 and variance 1. The columns of a choice have a constant length, so they add a constant.
 
-A parameter that is not active counts as in the middle of its range. Its features are zeros (``kbo.space.space``), which
-by this formula are far from the centre, so that options with few parameters would be expected to be bad. Conditional
+An inactive parameter counts as in the middle of its range. Its features are zeros (``kbo.space.space``). By this
+formula they are far from the centre, so that options with few parameters would be expected to be bad. So conditional
 parameters have other terms: q_d = 8 x_d^2 - 4 x_d - 1/3 for the two columns (sin, cos) / sqrt(2) of a number, whose sum
-is that of the formula where it is active, and q_d = -1/3 for the columns of a choice.
+equals the formula where the number is active, and q_d = -1/3 for the columns of a choice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Bowl:
     """The function q of the features of a space.
 
     Args:
-        numbers: The columns of numbers with a condition, two for each; none by default.
-        choices: The columns of choices with a condition; none by default.
+        numbers: The columns of conditional numbers, two for each; none by default.
+        choices: The columns of conditional choices; none by default.
     """
 
     numbers: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class Bowl:
 
     @classmethod
     def of(cls, space: Space) -> Bowl:
-        """Return the bowl of a space."""
+        """Return the bowl for the features of a space."""
         numbers: list[int] = []
         choices: list[int] = []
         first = 0

@@ -1,4 +1,4 @@
-"""The surrogate of the certified setting: the posterior of a method, with the bounds of the given assumptions."""
+"""The surrogate of the certified setting: the posterior of a method, with proved bounds under the given assumptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Hypothetical, Posterior
 
 _LEAST_ERROR = 1e-3
-"""Least error bar of a value, in noise levels. Smaller ones count as this: to assume more noise is safe."""
+"""Least error bar of a value, in noise levels. Smaller ones are raised to it: assuming more noise is safe."""
 
 _LEAST_WEIGHT = 1e-12
 """Weight below which a value is left out, since it changes nothing."""
@@ -37,10 +37,10 @@ _LEAST_WEIGHT = 1e-12
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The numbers that certified bounds rest on; other attributes as for ``kbo.Certified``.
+    """The assumptions of certified bounds; attributes as for ``kbo.Certified``.
 
     Attributes:
-        promise: A sentence that the setting adds to the guarantee.
+        promise: Text that the setting adds to the guarantee.
     """
 
     noise_std: float | None
@@ -59,11 +59,12 @@ class CertifiedSurrogate(Surrogate):
         given: The assumptions.
         method: The method.
         device: The device of the posterior.
-        posterior: The posterior of the values that certified bounds may use.
-        order: The trials that have entered the posterior, and those that wait for earlier ones.
+        posterior: The posterior after the values that certified bounds may use.
+        order: Which trials have entered the posterior, and which wait for earlier ones.
         values: All evaluations with a value.
-        selected: The number of trials for each way in which their noise may have decided which values there are.
-        n_evaluations: The number of all evaluations, also of those without a value.
+        selected: The number of trials for each of the ``WAYS`` in which their noise may have decided which values were
+            observed.
+        n_evaluations: The number of all evaluations, with or without a value.
         span: The least and the largest possible value, larger ones better.
     """
 
@@ -112,7 +113,7 @@ class CertifiedSurrogate(Surrogate):
         )
 
     def _check_size(self, evaluation: Evaluation) -> None:
-        """Raise RefutedAssumptions if a value is larger than any number that a posterior can have."""
+        """Raise RefutedAssumptions if a value is too large for a posterior to compute with."""
         y = evaluation.value
         if y is not None and abs(y) > checks.largest_target(torch.float64):
             raise RefutedAssumptions(
@@ -145,7 +146,7 @@ class CertifiedSurrogate(Surrogate):
     def _weight(self, evaluation: Evaluation) -> float | None:
         """Return the weight of a value, ``(noise_std / error)^2``; None without an error bar.
 
-        The error bar is the sub-Gaussian constant of the noise of this value (docs/theory/observations.md).
+        The error bar is taken as the sub-Gaussian constant of the noise of this value (docs/theory/observations.md).
         """
         noise_std = self.given.noise_std
         if evaluation.error is None or noise_std is None:
@@ -155,8 +156,8 @@ class CertifiedSurrogate(Surrogate):
     def _check(self, posterior: Posterior) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
 
-        The check is the same for every method that rests on all assumptions: bounds that use one ridge only, or none,
-        would not notice the contradiction. Other methods have a check of their own, or assume something else.
+        The check is the same for every method that uses all assumptions, since bounds with one ridge, or with none,
+        would not notice the contradiction. Other methods check their assumptions themselves, or assume something else.
         """
         named_method = methods.get(self.method.name)
         own_check = (
@@ -170,7 +171,7 @@ class CertifiedSurrogate(Surrogate):
 
     @property
     def noise_std(self) -> float:
-        """The noise level that the method assumes; 1 where it assumes none."""
+        """The noise level that the method assumes; 1 if it assumes none."""
         if self.confidence is not None and self.confidence.noise_std is not None:
             return float(self.confidence.noise_std)
         if self.given.noise_std is None:
@@ -179,13 +180,13 @@ class CertifiedSurrogate(Surrogate):
 
     @property
     def norm_bound(self) -> float:
-        """The given norm bound; a list of hypotheses has one for each instead."""
+        """The given norm bound; only for one kernel, since each hypothesis of a list has its own."""
         assert self.given.norm_bound is not None
         return self.given.norm_bound
 
     @cached_property
     def searched(self) -> Posterior:
-        """The posterior with the values that wait for earlier trials, as hypothetical ones."""
+        """The posterior after the waiting values as well, which count as hypothetical observations."""
         if not self._late:
             return self.posterior
         return Hypothetical(self.posterior, *data(self._late, self.device))
@@ -201,7 +202,7 @@ class CertifiedSurrogate(Surrogate):
 
     @cached_property
     def reported(self) -> Confidence | None:
-        """The bound of the method; for a method that ranks points without one, a bound of its assumptions."""
+        """The bound of the method, or a bound under the same assumptions if it only ranks points; None if infinite."""
         if self.confidence is None or not self.confidence.finite_on(self.posterior):
             return None
         reported = self.confidence.reported()
@@ -220,10 +221,10 @@ class CertifiedSurrogate(Surrogate):
 
     @property
     def unexplained(self) -> bool:
-        """Whether the noise does not explain the distance of the values to every function of the norm.
+        """Whether the values are farther from every function within the norm bound than the noise explains.
 
-        With several hypotheses, whether that is so under each of them. So this test, which has a probability of its own
-        to be wrong, never leaves out a single true hypothesis, and the bounds hold as they are (docs/theory/noise.md).
+        With several hypotheses, whether this is true under each of them. This test has its own probability of failure.
+        So it never refutes a single hypothesis, and the bounds hold as they are (docs/theory/noise.md).
         """
         if self.reported is None:
             return False
@@ -249,18 +250,18 @@ class CertifiedSurrogate(Surrogate):
         return Guarantee("not certified", statement, delta, tuple(objections), self._undeclared())
 
     def _ways(self, selected: Sequence[str]) -> list[str]:
-        """Return the ways in which the noise may have decided which values there are, in words."""
+        """Return the ways in which the noise may have decided which values were observed, in words."""
         counts = {way: self.selected.get(way, 0) for way in WAYS}
         return [*in_words(counts), *selected]
 
     def _undeclared(self) -> frozenset[str]:
-        """Return the ``WAYS`` in which noise may have decided which values there are; none if declared impossible."""
+        """Return the ``WAYS`` in which noise may have selected the observed values; empty if declared impossible."""
         if self.given.completion_independent_of_noise:
             return frozenset()
         return frozenset(way for way, count in self.selected.items() if count)
 
     def _objections(self, ways: Sequence[str]) -> list[str]:
-        """Return the reasons why noise may have decided which values there are; none if that is declared impossible."""
+        """Return why noise may have decided which values were observed; empty if this is declared impossible."""
         if self.given.completion_independent_of_noise:
             return []
         reasons = [*ways]
@@ -275,7 +276,7 @@ class CertifiedSurrogate(Surrogate):
         return reasons
 
     def _conditions(self, ways: Sequence[str]) -> str:
-        """Return the conditions of a certified statement, and how many values it does not use yet, in words."""
+        """Return in words the conditions of a certified statement, and how many values it does not use yet."""
         conditions = ""
         declared = [*ways, *in_words({"that ended after later ones": self.order.unreported})]
         if declared:

@@ -1,4 +1,4 @@
-"""Error bars of values: the noise of some relative to that of others, and the errors of predictions."""
+"""Error bars of values: their noise relative to each other, and the standard errors of predicted values."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LEAST, _LARGEST = 1e-3, 1e6
 
 
 def prediction_errors(values: Sequence[Evaluation]) -> Tensor:
-    """Return the standard errors [n] of values besides their noise: those of predictions, and 0 of the others."""
+    """Return the standard errors [n] of values besides their noise: 0, except for predicted values."""
     errors = [e.error if e.predicted else 0.0 for e in values]
     return torch.tensor(errors, dtype=torch.float64)
 
 
 def median_bar(values: Sequence[Evaluation]) -> float | None:
-    """Return the median of the error bars that came with values; None if none did, or it is 0."""
+    """Return the median of the error bars of observed values; None if there are none, or if it is 0."""
     bars = [e.error for e in values if e.error is not None and not e.predicted]
     if not bars:
         return None
@@ -34,12 +34,13 @@ def median_bar(values: Sequence[Evaluation]) -> float | None:
 def noise_ratios(
     values: Sequence[Evaluation], fitted: Sequence[Evaluation], noise_std: float | None
 ) -> Tensor:
-    """Return the noise variances [n] of values in units of the common one; 1 for values without an error bar.
+    """Return the noise variances [n] of values relative to the common one; 1 for values without an error bar.
 
         ratio = ((error / common)^2 + added) / (1 + added)
 
-    Where the common noise level is fitted, ``common`` is the median error bar and ``added`` a half, since error bars of
-    a few repetitions are far too small by chance (experiments/records/tuning.md). Where it is given, ``added`` is 0.
+    If the common noise level is fitted, ``common`` is the median error bar and ``added`` is a half, since error bars of
+    a few repetitions can be far too small by chance (experiments/records/tuning.md). If the level is given, it is
+    ``common``, and ``added`` is 0.
 
     Args:
         values: The values.

@@ -1,4 +1,4 @@
-"""Kernel, noise and trend from data: the maximum of likelihood times prior, with its gradient in closed form.
+"""Fit of kernel, noise and trend: the maximum of likelihood times prior, with its gradient in closed form.
 
     y = c - h q(x) + f(x) + noise,   f ~ GP(0, Matern 5/2 with a lengthscale per column),   noise ~ N(0, r s^2)
 
@@ -6,26 +6,26 @@
     log s^2 ~ N(-4, 1);  for targets without noise, where s^2 is the variance of what f leaves unexplained, N(-8, 16)
     h ~ N(0.4, 1)
 
-m has the prior of Hvarfner, Hellsten & Nardi (2024), which BoTorch gives every lengthscale on its own, and s^2 that of
-BoTorch. By m the lengthscales are similar unless the data say otherwise. This keeps fits to a dozen points in many
-dimensions from explaining noise by one short lengthscale; of all variants tried on the practice problems, it mattered
-most.
+m has the prior of Hvarfner, Hellsten & Nardi (2024), which BoTorch gives to each lengthscale separately; s^2 has the
+prior of BoTorch. By the common m the lengthscales are similar unless the data say otherwise. So a fit to a dozen points
+in many dimensions does not explain noise by one short lengthscale. Of all variants tried on the practice problems, this
+one mattered most.
 
-q is a bowl around the centre, with mean 0 and variance 1 over the unit cube (``surrogates.bowl``). Without it strong
-noise leads every rule into the corners, where a function that is nearly linear is best and known least (Siivola et al.
-2018). With h = 0.4 it is expected to explain a sixth of the variance; by the variance of h the data choose its height,
-also a negative one. Snoek et al. (2015) have a bowl in their prior mean, too.
+q is a bowl around the centre, with mean 0 and variance 1 over the unit cube (``surrogates.bowl``). Without it, strong
+noise leads every acquisition function into the corners, where a nearly linear function is best and least known (Siivola
+et al. 2018). With h = 0.4 the bowl explains a sixth of the variance. The prior of h is wide, so the data decide its
+height, which may be negative. Snoek et al. (2015) also have a bowl in their prior mean.
 
-r is 1. Where values come with error bars it is their relative variance. So the ratios of error bars are used and their
-size is not, since a mean over seeds leaves out other noise.
+r is 1, or the relative variance of values with error bars. So the ratios of error bars are used, but not their size,
+since an error bar over seeds leaves out other noise.
 
-f is integrated out of the density that is maximised, and the trend is not: with theta the logarithms of lengthscales
-and s^2, and b = (c, h), it is the profile density
+In the maximised density f is integrated out, but the trend is not. With theta the logarithms of lengthscales and s^2,
+and b = (c, h), it is the profile density
 
     max over b of p(y | theta, b) p(theta) p(b)
 
-The posterior density of theta, with b integrated out as well, has in addition the factor |B' A^-1 B + P|^(-1/2)
-(Rasmussen & Williams 2006, Sec. 2.7), which depends on theta and is left out.
+If b is integrated out as well, the posterior density of theta has the additional factor |B' A^-1 B + P|^(-1/2)
+(Rasmussen & Williams 2006, Sec. 2.7). It depends on theta, and is left out here.
 
 With A = K + s^2 diag(r), B = [1, -q], alpha = A^-1 (y - B b) and M = alpha alpha' - A^-1, the derivative of the log
 density by a parameter is trace(M dA) / 2, at the most likely b = (B' A^-1 B + P)^-1 (B' A^-1 y + P b_0) with the prior
@@ -96,17 +96,17 @@ _STARTS = ((0.0, 0.0), (-1.5, 2.0))
 
 
 _limit = Lock()
-"""Held while the threads of BLAS are limited: a second thread would restore the limit of the first."""
+"""Held while the threads of BLAS are limited; without it a second thread would restore the limit of the first."""
 
 
 @functools.cache
 def _blas() -> ThreadpoolController:
-    """Return the controller of the threads of BLAS. For a dozen points, threads cost several times what they save."""
+    """Return the controller of the threads of BLAS. For a dozen points, threads cost much more time than they save."""
     return ThreadpoolController()
 
 
 def on_one_thread(compute: Callable[[], R]) -> R:
-    """Return the value of a function that is computed with one thread of BLAS."""
+    """Return the result of a function, computed with one thread of BLAS."""
     # On one line, as in ``Guard.call`` (kbo/optimize/run/guard.py).
     with _limit.lock, _blas().limit(limits=1, user_api="blas"): return compute()  # noqa: E701  # fmt: skip
 
@@ -138,8 +138,9 @@ def _lengthscale_mean(columns: int) -> float:
 class Loss:
     """Minus the logarithm of the profile density of theta, up to a constant, with its gradient.
 
-    By NumPy and LAPACK: with PyTorch and its gradients a trial of ``minimize`` takes 2.6 times as long in runs of 20
-    trials and 2.1 times in runs of 500; with NumPy alone, in place of the symmetric products, 1.3 times in runs of 500.
+    It is computed by NumPy and LAPACK for speed. With PyTorch and its gradients, a trial of ``minimize`` takes 2.6
+    times as long in runs of 20 trials, and 2.1 times in runs of 500. With NumPy without the symmetric products of
+    LAPACK, it takes 1.3 times as long in runs of 500.
 
     Args:
         X: Points [n D].
@@ -187,7 +188,7 @@ class Loss:
         self.precision: Array = np.linalg.inv(covariance)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        """Return value and gradient [D + 1] at the logarithms theta [D + 1] of lengthscales and noise variance.
+        """Return value and gradient [D + 1] at theta [D + 1], the logarithms of lengthscales and noise variance.
 
         Raises:
             np.linalg.LinAlgError: The matrix is not positive definite at working precision.
@@ -219,7 +220,7 @@ class Loss:
         return torch.stack([constant, -self.bowl(X)], 1)
 
     def trend(self, theta: Array) -> tuple[float, float, float]:
-        """Return the most likely c and h at theta, and the gain in log-likelihood over a constant and noise alone."""
+        """Return the most likely c and h at theta, and the gain in log-likelihood over a constant with noise."""
         L, _, b, alpha = self._terms(theta)
         variance = max(float(self.y.var()), sys.float_info.min)
         of_constant = -len(self.y) * (math.log(2 * math.pi * variance) + 1) / 2
@@ -246,7 +247,7 @@ class Loss:
         return B @ b + k @ alpha, unexplained + by_trend
 
     def left_out(self, theta: Array) -> tuple[Array, Array]:
-        """Return leave-one-out errors [n] of the targets, in standard deviations, and these standard deviations [n].
+        """Return the leave-one-out errors [n] of the targets in standard deviations, and these standard deviations [n].
 
         With ``C = A^-1 - A^-1 B (B' A^-1 B + P)^-1 B' A^-1`` an error is ``alpha_i / C_ii``, and its standard deviation
         ``C_ii^(-1/2)`` (Rasmussen & Williams 2006, Sec. 5.4.2).
@@ -268,7 +269,7 @@ class Loss:
         )
 
     def _terms(self, theta: Array) -> tuple[Array, Array, Array, Array]:
-        """Return four terms of the density at theta.
+        """Return the four terms of the density at theta: Cholesky factor, slope, trend and alpha.
 
         They are the lower Cholesky factor [n n] of A, the slope [n n] of the kernel, the most likely b [b], and
         ``alpha = A^-1 (y - B b)`` [n]. A is ``K + s^2 diag(r)`` plus the squares of the errors. The slope is
@@ -292,16 +293,16 @@ class Loss:
 
 @dataclass(frozen=True)
 class Fit:
-    """The parameters with the largest profile density, which is that of theta and trend together.
+    """The fitted parameters: those with the largest profile density, the joint density of theta and trend.
 
     Attributes:
         kernel: The kernel of f.
         noise_std: The standard deviation s of the noise.
         constant: The constant c.
         height: The height h of the bowl.
-        gain: The log-likelihood of the targets, less that of a constant and noise alone.
-        log_density: The logarithm of the density there, up to a constant that does not depend on the targets;
-            minus infinity if it could not be computed.
+        gain: The log-likelihood of the targets, less that of a constant with noise.
+        log_density: The logarithm of this density, up to a constant that does not depend on the targets; minus infinity
+            if it could not be computed.
     """
 
     kernel: Kernel
@@ -322,15 +323,15 @@ def fit(
     noiseless: bool = False,
     bowl: Bowl | None = PLAIN,
 ) -> Fit:
-    """Fit kernel, noise level and trend to standardised y [n] at X [n D]; a function of the data alone.
+    """Fit kernel, noise level and trend to standardised targets y [n] at X [n D]; a function of the data alone.
 
-    Where the likelihood cannot be computed, the prior medians are returned. The fit runs on the CPU, wherever the data
-    are: so a run has the same kernel on every device, and hundreds of small steps wait for no transfer.
+    Where the likelihood cannot be computed, the prior medians are returned. The fit always runs on the CPU, so a run
+    has the same kernel on every device, and hundreds of small steps need no transfer.
 
     Args:
         X: Points of the unit cube.
         y: Targets of mean 0 and standard deviation 1.
-        noise_std: The noise level, if it is given and not to be fitted.
+        noise_std: The noise level, if it is given; None if it is fitted.
         errors: Standard errors [n] of the targets besides the noise; zeros by default.
         ratios: Noise variances [n] in units of ``noise_std ** 2``; ones by default.
         noiseless: Whether the targets have no noise.
@@ -351,7 +352,7 @@ def fit(
 
 
 def mode(loss: Loss, noise_std: float | None) -> tuple[float, Array]:
-    """Return the largest log-density and its theta [D + 1]; the prior medians where it cannot be computed."""
+    """Return the largest log-density and its theta [D + 1]; theta is the prior medians where it cannot be computed."""
     box = [(mean - _RANGE, mean + _RANGE) for mean in loss.means.tolist()]
     fallback = loss.means.copy()
     if noise_std is not None:
@@ -370,9 +371,9 @@ def mode(loss: Loss, noise_std: float | None) -> tuple[float, Array]:
 def _best_mode(
     loss: Loss, starts: Sequence[Array], box: Sequence[tuple[float, float]], fallback: Array
 ) -> tuple[float, Array]:
-    """Return the largest log-density of the searches from some starts, and its theta [D + 1].
+    """Return the largest log-density that is found from some starts, and its theta [D + 1].
 
-    If none of them can be computed, these are minus infinity and ``fallback``.
+    If it cannot be computed from any start, these are minus infinity and ``fallback``.
     """
     largest = -math.inf
     theta = fallback
@@ -391,7 +392,7 @@ def _best_mode(
 
 
 def _rows(n: int) -> Tensor:
-    """Return the rows [at most 500] of n observations that are fitted; the same ones for the same n."""
+    """Return the rows [at most 500] of n observations to fit; the same n gives the same rows."""
     if n <= MOST:
         return torch.arange(n)
     first = MOST // 2

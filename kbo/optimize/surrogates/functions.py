@@ -1,19 +1,19 @@
-"""Draws of the objective as functions, which can be evaluated anywhere, and their posteriors after more values.
+"""Draws of the objective as functions, which can be evaluated anywhere and updated by more values.
 
     f(x) = phi(x)'a + B(x) b + k(x, X) A^-1 (y - phi(X)'a - B b - eps),   A = K + s^2 diag(r)
 
-phi are random Fourier features of the kernel, a is standard normal, b is the most likely trend for
-``y - phi(X)'a - eps`` with a draw from its prior as the prior mean, and eps is a draw of the noise: Matheron's rule
-(Wilson et al. 2020, "Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
+This is Matheron's rule (Wilson et al. 2020, "Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
+phi are random Fourier features of the kernel, a is standard normal, and eps is a draw of the noise. b is the most
+likely trend for ``y - phi(X)'a - eps``, with a draw from its prior as the prior mean.
 
-Every second draw has no bowl in its trend (see ``fitting``), except in draws that must agree with the intervals. The
-bowl keeps a search away from the corners, and is no knowledge: where it explains most of the values, all draws with it
-have their optimum near the centre.
+Every second draw has no bowl in its trend (see ``fitting``), unless the draws must agree with the intervals. The bowl
+keeps a search away from the corners, but it is no knowledge about the objective. If it explains most of the values, all
+draws with it have their optimum near the centre.
 
-Each draw has one of the kernels and noise levels over which an interval is averaged, as often as its weight says. All
-draws with one kernel share its random features. A factor of the standard deviations scales the deviations of a draw
-from the mean with its kernel, and the noise of further values; ``Predictive.draws`` scales the deviations from the
-mean over all kernels.
+Each draw has one of the kernels and noise levels over which intervals are averaged; each of these occurs as often as
+its weight says. All draws with one kernel share its random features. A factor of the standard deviations scales the
+deviations of a draw from the mean of its kernel, and the noise of further values. ``Predictive.draws`` scales the
+deviations from the mean over all kernels instead.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 
 _N_FREQUENCIES = 256
-"""Frequencies of the random features of a kernel."""
+"""Number of frequencies of the random features of a kernel."""
 
 _NU = 2.5
 """Smoothness of the Matern kernel of the practical setting."""
 
 
 class Functions(ABC):
-    """Joint draws of the objective as functions, without noise, in its units, larger values better.
+    """Joint draws of the objective as functions, without noise, in units of the objective, larger values better.
 
     Args:
         transform: The map from values of the objective to targets.
@@ -61,15 +61,15 @@ class Functions(ABC):
 
     @abstractmethod
     def targets_of_each(self, X: Tensor) -> Tensor:
-        """Return the targets [s k] of each draw at features X [s k D] of its own."""
+        """Return the targets [s k] of each draw at its own features X [s k D]."""
 
     @abstractmethod
     def updated(self, Z: Tensor, X: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return the posterior mean [s N] and variance [s N] of the targets at X after noisy values of each draw at Z.
+        """Return the posterior mean and variance [s N] of the targets at X, after noisy values of each draw at Z.
 
         Args:
             X: Features [N D].
-            Z: Features [k D] of the further values. Row i of the result has the values of draw i, with noise.
+            Z: Features [k D] of the further values. Row i of the result is the posterior after values of draw i.
             generator: Source of the noise.
         """
 
@@ -101,7 +101,7 @@ class Data(NamedTuple):
         X: Points [n D], less their centre.
         B: Columns of the trend [n b].
         ratios: Noise variances [n] in units of the common one.
-        extra: Variances [n] besides the noise, those of predicted values.
+        extra: Variances [n] besides the noise: 0, except for predicted values.
     """
 
     X: Tensor
@@ -122,7 +122,7 @@ class Data(NamedTuple):
         return self._replace(B=self.B[:, :n])
 
     def with_points(self, X: Tensor, B: Tensor) -> Data:
-        """Return the data with further points [k D], less the centre, whose trend has the columns [k b]."""
+        """Return the data with further points X [k D], less the centre, and their columns B [k b] of the trend."""
         ratios = torch.ones(len(X), dtype=torch.float64)
         return Data(
             torch.cat([self.X, X]),
@@ -133,17 +133,17 @@ class Data(NamedTuple):
 
 
 class FittedFunctions(Functions):
-    """Draws with the kernels and noise levels of a predictive distribution.
+    """Draws of the objective with the kernels and noise levels of a predictive distribution.
 
     Args:
         transform: The map from values of the objective to targets.
         loss: Data and prior of the model.
         thetas: Logarithms [k D + 1] of lengthscales and noise variance, of k hypotheses.
-        probabilities: Their probabilities [k].
-        factor: Factor of the deviations of a draw from the mean with its kernel and noise level.
+        probabilities: Probabilities [k] of the hypotheses.
+        factor: Factor of the deviations of a draw from the mean of its kernel and noise level.
         count: The number of draws.
         generator: Source of randomness.
-        one_trend: Whether all draws have the trend of the model, as the intervals have. Else every second draw has a
+        one_trend: Whether all draws have the trend of the model, as the intervals do. Otherwise every second draw has a
             constant trend.
 
     Attributes:
@@ -189,7 +189,7 @@ class FittedFunctions(Functions):
     def _hypothesis(
         self, rows: Tensor, theta: Array, b0: Tensor, generator: torch.Generator
     ) -> _Hypothesis:
-        """Return draws with one kernel, noise level and trend, by Matheron's rule."""
+        """Draw functions with one kernel, noise level and trend, by Matheron's rule."""
         data = self._data.with_trend(len(b0))
         n, D = data.X.shape
         n_draws = len(rows)
@@ -249,7 +249,7 @@ class FittedFunctions(Functions):
         return [sines, cosines, trend, kernel]
 
     def _precision(self, b0: Tensor) -> Tensor:
-        """Return the prior precision [b b] of the coefficients of a trend with prior mean b0 [b]."""
+        """Return the prior precision [b b] of the coefficients of a trend whose prior mean is b0 [b]."""
         return self._P[: len(b0), : len(b0)]
 
     def updated(self, Z: Tensor, X: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -277,14 +277,14 @@ class FittedFunctions(Functions):
 
 
 class DrawnFunctions(Functions):
-    """Draws of any posterior whose kernel has random features.
+    """Draws of the objective from any posterior whose kernel has random features.
 
     Args:
         transform: The map from values of the objective to targets.
         posterior: The posterior.
         noise_std: The noise level, in units of the targets.
         count: The number of draws.
-        like: Any features [1 D].
+        like: Features [1 D] of any point, which give the dimension.
         generator: Source of randomness.
 
     Raises:
@@ -359,9 +359,9 @@ class Regression:
 
 
 def _assigned(probabilities: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return the position of a hypothesis for each draw [count], in random order.
+    """Return for each draw the position of its hypothesis, [count], in random order.
 
-    Each hypothesis occurs as often as its probability [k] says, up to rounding: systematic resampling.
+    Each hypothesis occurs as often as its probability [k] says, up to rounding (systematic resampling).
     """
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     cumulative = probabilities.cumsum(0) / probabilities.sum()
@@ -370,12 +370,12 @@ def _assigned(probabilities: Tensor, count: int, generator: torch.Generator) -> 
 
 
 def _normal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
-    """Return standard normal numbers [rows columns]."""
+    """Draw standard normal numbers [rows columns]."""
     return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
 
 
 def _frequencies(theta: Array, D: int, generator: torch.Generator) -> Tensor:
-    """Return frequencies [f D] with the spectral density of the kernel: Student's t with 5 degrees of freedom."""
+    """Draw frequencies [f D] from the spectral density of the kernel, Student's t with 5 degrees of freedom."""
     normal = _normal(_N_FREQUENCIES, D, generator)
     squares = _normal(_N_FREQUENCIES, round(2 * _NU), generator).square()
     lengthscales = torch.from_numpy(theta[:-1]).exp()
@@ -385,8 +385,8 @@ def _frequencies(theta: Array, D: int, generator: torch.Generator) -> Tensor:
 def _features(points: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
     """Return the random features at points [N D]: sines and cosines [N f] of ``points @ frequencies.T``.
 
-    They are computed in float32, in which sines take a third of the time. The errors are at most 1e-5, far below any
-    noise level.
+    They are computed in float32, where sines take a third of the time. The errors are at most 1e-5, far below any noise
+    level.
     """
     phases = (points @ frequencies.mT).float()
     return phases.sin().double(), phases.cos().double()

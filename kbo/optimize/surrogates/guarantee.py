@@ -1,4 +1,4 @@
-"""The statement that holds for reported intervals, or the reasons why nothing is proved."""
+"""The guarantee of reported intervals: the proved statement, or the reasons why nothing is proved."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Literal
 WITHOUT_BOUND = "the method has no bounds, or there are too few trials to compute them"
 
 NO_BOUND = f"none: {WITHOUT_BOUND}"
-"""The text about the guarantee of a run without a bound."""
+"""The guarantee of a run without a bound, as text."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The statement that holds for the reported intervals; true if it is proved.
+    """The guarantee of the reported intervals; its truth value is whether it is proved.
 
     Attributes:
         kind: "certified", "not certified", "practical, not certified", or "none" where there is no bound.
         statement: The statement, or the objections, in one sentence.
-        delta: Probability that the statement fails, which is nominal where there are objections.
+        delta: Probability, at most, that the statement fails; nominal if there are objections.
         objections: The reasons why nothing is proved.
-        selected: Those of ``kbo.optimize.run.trials.WAYS`` that are among these reasons.
+        selected: Those of ``kbo.optimize.run.trials.WAYS`` that are among the objections.
     """
 
     kind: Literal["certified", "not certified", "practical, not certified", "none"]

@@ -1,4 +1,4 @@
-"""The surrogate of a list of hypotheses: a surrogate for each that is left, and the union of their bounds."""
+"""The surrogate of a list of hypotheses: a surrogate for each one that is left, and the union of their bounds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kbo.optimize.surrogates.union import union
 LARGER_HYPOTHESES = "in kbo.hypotheses a larger size, more turns or more noise"
 
 _MOST_SHOWN = 3
-"""Number of hypotheses that an account names."""
+"""Largest number of hypotheses that an account names."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HypothesesSurrogate(CertifiedSurrogate):
-    """The surrogate of a quantity under several hypotheses: the union of the bounds of those that are not refuted.
+    """The surrogate of a quantity under several hypotheses, with the union of the bounds of those not refuted.
 
     Args:
-        hypotheses: All hypotheses, also those that are refuted.
-        surrogates: The surrogates of the hypotheses that are not refuted, by their positions.
-        refuted: For each refuted hypothesis the number of values after which it was refuted, by its position.
+        hypotheses: All hypotheses, including refuted ones.
+        surrogates: The surrogates of the hypotheses that are not refuted, by position in the list.
+        refuted: For each refuted hypothesis, by position, the number of values after which it was refuted.
     """
 
     hypotheses: Sequence[Hypothesis] = ()
@@ -44,7 +44,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
         surrogates: Mapping[int, CertifiedSurrogate],
         refuted: Mapping[int, int],
     ) -> HypothesesSurrogate:
-        """Return the surrogate of the hypotheses that are left; mean and values are those of the first one."""
+        """Return the surrogate of the hypotheses that are left; mean and values come from the first of them."""
         first = next(iter(surrogates.values()))
         return cls(
             given=given,
@@ -133,7 +133,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
 
 
 def _hypotheses_left(surrogate: HypothesesSurrogate) -> str:
-    """Return the hypotheses that are left, and the number of those that are refuted, in words."""
+    """Return in words which hypotheses are left, and how many are refuted."""
     left = surrogate.left
     text = f"{len(left)} of {len(surrogate.hypotheses)} are left"
     if surrogate.refuted:

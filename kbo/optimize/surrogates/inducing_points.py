@@ -1,4 +1,4 @@
-"""Inducing points of the practical model: dense near the best observations, sparse elsewhere."""
+"""Inducing points of the practical model for many values: dense near the best observations, sparse elsewhere."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MOST_EXACT = 500
 """Largest number of observations with an exact posterior; more have a sketch."""
 
 MOST_POINTS = 320
-"""Number of inducing points from which on they are chosen again."""
+"""Number of inducing points at which they are chosen again."""
 
 N_DRAWN = 224
-"""Number of inducing points that are chosen then."""
+"""Number of inducing points that are then chosen."""
 
 LEFT_OUT = 0.1
 """Variance of an observation that the sketch may leave unexplained, in noise variances."""
@@ -23,15 +23,15 @@ LEFT_OUT = 0.1
 class FocusedDictionary(GreedyDictionary):
     """A dictionary of inducing points: dense where the targets are largest, and sparse elsewhere.
 
-    The points are chosen from the first observations, which come together. Later ones, which come one by one, enter as
-    in a greedy dictionary until it is full; then the points are chosen again, from all. They are the pivots of a
-    Cholesky factorisation in which the unexplained variance of a location is divided by the rank of its target, as in
-    the weighted designs of Moss, Ober & Picheny (2023). Other observations count through the features of the points.
+    The first observations come together, and the points are chosen from them. Later observations come one by one and
+    enter as in a greedy dictionary, until it is full; then the points are chosen again, from all. They are the pivots
+    of a Cholesky factorisation in which the unexplained variance of a location is divided by the rank of its target (as
+    in the weighted designs of Moss, Ober & Picheny 2023). Other observations count through the features of the points.
 
     Args:
         threshold: As for ``GreedyDictionary``.
         most: Number of points at which the dictionary is full.
-        kept: Largest number of points that are chosen; less than ``most``.
+        kept: Largest number of points that one choice keeps; less than ``most``.
     """
 
     in_blocks = True

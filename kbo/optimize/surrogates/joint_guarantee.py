@@ -28,5 +28,5 @@ def joint_guarantee(surrogates: Mapping[str, Surrogate], selected: Sequence[str]
 
 
 def _statements(guarantees: Mapping[str, Guarantee]) -> list[str]:
-    """Return the statement of each objective, after its name."""
+    """Return the statement of each objective, with its name before it."""
     return [f"{name}: {guarantee.statement}" for name, guarantee in guarantees.items()]

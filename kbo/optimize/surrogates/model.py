@@ -23,7 +23,7 @@ _MOST_NOISE = 1e50
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model of the objective: the kernel and the numbers that were fitted to some observations.
+    """A fitted model of a quantity: its kernel, and the numbers that were fitted to some observations.
 
     Args:
         kernel: The kernel, on the features of the space.
@@ -31,10 +31,10 @@ class Fitted:
         transform: The map from values of the objective to targets.
         height: The height h of the bowl in the prior mean ``-h q(x)``; 0 for a prior mean of 0.
         bowl: The bowl q; by default that of a space without conditions.
-        gain: The log-likelihood of the values, less that of a constant and noise alone.
-        predictive: Returns the distribution for reports after points [n D], targets [n], their standard errors [n]
-            besides the noise, its relative variances [n], and whether they are predicted [n]; without it intervals are
-            those of the posterior with this kernel.
+        gain: The log-likelihood of the values, less that of a constant with noise.
+        predictive: Returns the distribution for reports. Its arguments are points [n D], targets [n], their standard
+            errors [n] besides the noise, relative noise variances [n], and whether targets are predicted [n]. Without
+            it intervals are those of the posterior with this kernel.
     """
 
     kernel: Kernel
@@ -55,7 +55,7 @@ class Fitted:
         )
 
     def weights(self, y: Tensor, errors: Tensor, ratios: Tensor) -> Tensor:
-        """Return the weights [n] of values y [n] in the posterior; errors and ratios as for ``fit_values``."""
+        """Return the weights [n] of values y [n] in the posterior; other arguments as for ``fit_values``."""
         variance = self.noise_std**2
         return variance / (variance * ratios + self.transform.errors(y, errors).square())
 
@@ -88,19 +88,19 @@ def fit_values(
 ) -> Fitted:
     """Fit kernel, noise level and trend to values y [n] in units of the objective, larger ones better, at X [n D].
 
-    Values are standardised. If that makes them more likely, they are made less skewed as well, under a trend of their
-    own. The trend has a bowl up to 500 values, and is constant with more: so many say themselves where the objective is
-    good.
+    Values are standardised. They are also made less skewed if this makes them more likely, each with its own fitted
+    trend. The trend has a bowl for up to 500 values. With more values it is constant, since they show themselves where
+    the objective is good.
 
     Args:
         X: Points of the unit cube.
         y: Values.
         noise_std: The noise level in units of the objective, if it is known. Then values are only standardised, and a
-            level below a hundredth of their spread counts as that. 0 if there is no noise: then the noise level that is
-            fitted is the part of the values that the kernel does not explain.
-        errors: Standard errors [n] of predicted values, besides the noise, and 0 of the others; zeros by default.
+            level below a hundredth of their spread is raised to that. 0 if there is no noise: then the fitted noise
+            level is the part of the values that the kernel does not explain.
+        errors: Standard errors [n] of predicted values besides the noise, 0 for the others; zeros by default.
         ratios: Noise variances [n] of the values in units of ``noise_std ** 2``; ones by default.
-        cut: Whether values far on the bad side are cut first, which hides how bad they are; else they are compressed.
+        cut: Whether values far on the bad side are first cut, which hides how bad they are, or only compressed.
 
     Raises:
         InvalidInput: Arguments that cannot be used.
@@ -118,7 +118,7 @@ def fit_objective(
     cut: bool,
     bowl: Bowl,
 ) -> Fitted:
-    """Fit the model of an objective with the bowl of its space; other arguments as for ``fit_values``."""
+    """Fit the model of an objective, with the bowl of its space; other arguments as for ``fit_values``."""
     n = len(checks.rows("X", X))
     if checks.points("y", y).shape != (n,) or y.dtype != X.dtype or not n:
         raise InvalidInput(
@@ -136,7 +136,7 @@ def fit_objective(
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
     """Fit the model of a quantity that must reach a limit; arguments as for ``fit_values``.
 
-    Values far from the limit are compressed, on both sides of it, if that makes the values more likely.
+    Values far from the limit are compressed on both sides, if that makes the values more likely.
     """
     candidates = [around(limit, y, power=1.0)]
     if not noise_std:
@@ -154,7 +154,7 @@ def _likeliest(
     *,
     bowl: Bowl | None,
 ) -> Fitted:
-    """Return the model under that one of several transforms which makes the values likeliest."""
+    """Return the model under the transform that makes the values most likely."""
     fits = [
         _fit_under(transform, X, y, noise_std, errors, ratios, bowl=bowl)
         for transform in dict.fromkeys(candidates)
@@ -173,10 +173,10 @@ def _fit_under(
     *,
     bowl: Bowl | None,
 ) -> tuple[float, Fitted]:
-    """Return the log-density of the values under a transform, comparable with other transforms, and the fitted model.
+    """Return the log-density of the values under a transform, and the fitted model.
 
-    It is the log-density of the targets plus the sum of ``log dt/dy`` over the values that are fitted, the change of
-    variables from targets to values.
+    The log-density is comparable between transforms. It is that of the targets plus the sum of ``log dt/dy`` over the
+    fitted values, by the change of variables from targets to values.
     """
     noiseless = noise_std == 0
     level = _noise_level(transform, noise_std)

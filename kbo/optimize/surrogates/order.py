@@ -1,7 +1,7 @@
 """The order in which values enter a certified bound (docs/theory/observations.md).
 
-Values enter in the order in which their points were chosen, and each waits until all earlier trials have reported: when
-these report, or whether, may depend on their noise.
+Values enter in the order in which their points were chosen. Each waits until all earlier trials have reported, since
+the noise of a trial may decide when and whether it reports.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from kbo.optimize.surrogates.evaluation import Evaluation
 
 
 class Order(NamedTuple):
-    """The trials that have entered a bound, and those that wait.
+    """Which trials have entered a bound, and which wait.
 
     Attributes:
-        next: The number of the first trial that has not entered; where values enter at once, that after the latest.
-        waiting: The evaluations that wait for that trial, by the numbers of their own.
-        mixed: Whether trials at one point ran at once and entered together: their values may have been exchanged.
-        unreported: The number of trials that had not reported when a later one did, counted where values enter at once.
+        next: The number of the first trial that has not entered; if values enter at once, the number after the latest.
+        waiting: The evaluations that wait for that trial, each by its own number.
+        mixed: Whether parallel trials at one point entered together, so that their values may have been exchanged.
+        unreported: The number of trials that had not reported when a later one did; only counted if values enter at
+            once.
     """
 
     next: int = 0
@@ -28,7 +29,7 @@ class Order(NamedTuple):
     unreported: int = 0
 
     def after(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
-        """Return the order after an evaluation, and the evaluations that enter then, in the order of their starts."""
+        """Return the order after an evaluation, and the evaluations that then enter, in the order of their starts."""
         waiting = {**self.waiting, evaluation.number: evaluation}
         end = usable_prefix(self.next, waiting)
         entering = []
@@ -41,9 +42,9 @@ class Order(NamedTuple):
         return self._replace(next=end, waiting=waiting, mixed=mixed), entering
 
     def at_once(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
-        """Return the order after an evaluation that enters at once, and this evaluation, if it has a value.
+        """Return the order after an evaluation that enters at once, and this evaluation if it has a value.
 
-        For runs where completion is declared to be independent of the noise.
+        It is used if completion is declared to be independent of the noise.
         """
         unreported = self.unreported + max(evaluation.number - self.next, 0)
         following = max(self.next, evaluation.number + 1)
@@ -54,14 +55,14 @@ class Order(NamedTuple):
 
 
 def usable_prefix(first: int, waiting: Mapping[int, Evaluation]) -> int:
-    """Return the number after the last trial that a bound may use: all trials from ``first`` to it have reported.
+    """Return the number of the first trial that a bound may not use yet: all earlier ones have reported.
 
-    Trials at one point that ran at once may exchange their values. So those of them that have reported enter together,
-    or wait together.
+    Parallel trials at one point may exchange their values. So those of them that have reported enter together, or wait
+    together.
 
     Args:
         first: The number of the first trial that has not entered.
-        waiting: The evaluations from there on that have been reported, by the numbers of their trials.
+        waiting: The reported evaluations from this trial on, by the numbers of their trials.
     """
     end = first
     while end in waiting:

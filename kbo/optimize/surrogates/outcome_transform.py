@@ -1,19 +1,19 @@
-"""Outcome transform of the practical model: values of the objective are cut, standardised and made less skewed.
+"""The outcome transform of the practical model: values are cut, standardised and made less skewed.
 
     t = (w(z) - location) / unit,   z = (max(y, floor) - centre) / spread
 
     w(z) = ((1 + z)^p - 1) / p  for z >= 0,   w(z) = -((1 - z)^(2 - p) - 1) / (2 - p)  for z < 0
 
-Where bad values are described and not cut, those below the floor become ``floor - c log(1 + (floor - y) / c)`` instead,
-with the interquartile range c.
+For reports bad values are not cut: those below the floor become ``floor - c log(1 + (floor - y) / c)``, with the
+interquartile range c.
 
 w is the transformation of Yeo & Johnson (2000), "A new family of power transformations to improve normality or
-symmetry", with log(1 + z) at p = 0 and -log(1 - z) at p = 2. It is linear at p = 1, spreads the large values and draws
-the small ones together for p > 1, and the reverse for p < 1. Between 0 and 2 it is a bijection of the line.
+symmetry", with log(1 + z) at p = 0 and -log(1 - z) at p = 2. It is linear at p = 1. For p > 1 it spreads large values
+and draws small ones together; for p < 1 the reverse. Between p = 0 and 2 it is a bijection of the line.
 
-Of a quantity with a limit the values near it matter. Then the limit is the centre, and both sides have the same power:
-at 0 that is w(z) = sign(z) log(1 + |z|), the bilog transformation (Eriksson & Poloczek 2021, "Scalable constrained
-Bayesian optimization").
+For a quantity with a limit, the values near the limit matter. Then the limit is the centre, and both sides have the
+same power. With power 0 this is w(z) = sign(z) log(1 + |z|), the bilog transformation (Eriksson & Poloczek 2021,
+"Scalable constrained Bayesian optimization").
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _POWERS = tuple(i / 8 for i in range(17))
 
 @dataclass(frozen=True)
 class OutcomeTransform:
-    """A monotone map from values of the objective, of which larger ones are better, to targets, and its inverse.
+    """A monotone map from values (larger ones better) to targets of the posterior, and its inverse.
 
     Attributes:
         centre, spread: Mean and standard deviation of the values, after the cut.
         floor: Smaller values count as this one, or are compressed.
         power: The power p of the transformation.
-        below: The power below the centre, where it is not ``2 - p``.
+        below: The power below the centre; None for ``2 - p``.
         location, unit: Mean and standard deviation of the transformed values.
         compression: The scale c of values below the floor, ``floor - c log(1 + (floor - y) / c)``; 0 if they are cut.
         least, largest: The least and the largest value that the inverse returns.
@@ -66,18 +66,18 @@ class OutcomeTransform:
         return float(self(torch.tensor(y, dtype=torch.float64)))
 
     def errors(self, y: Tensor, errors: Tensor) -> Tensor:
-        """Return the standard errors of the targets of values y with standard errors ``errors``, all of one shape.
+        """Return the standard errors of the targets of values y with standard errors ``errors``, all of the same shape.
 
-        The larger of the changes of the target by one standard error up and down.
+        Each is the larger of the changes of the target by one standard error up and down.
         """
         above = self(y + errors) - self(y)
         below = self(y) - self(y - errors)
         return torch.maximum(above, below)
 
     def inverse(self, targets: Tensor) -> Tensor:
-        """Return the values with these targets, of any shape, moved into the declared range.
+        """Return the values of targets of any shape, moved into the declared range.
 
-        Every number of a report goes through this map: intervals, draws, forecasts and importance.
+        All numbers in reports go through this map: intervals, draws, forecasts and importance.
         """
         w = self.location + self.unit * targets
         y = self.centre + self.spread * _inverse(w, *self._powers)
@@ -87,11 +87,11 @@ class OutcomeTransform:
         return y.clamp(self.least, self.largest)
 
     def cuts(self, y: float) -> bool:
-        """Return whether a value is cut, so that its target does not say how bad it is."""
+        """Return whether a value is cut, so that its target hides how bad it is."""
         return not self.compression and y < self.floor
 
     def _above_floor(self, y: Tensor) -> Tensor:
-        """Return the values, those below the floor cut or compressed."""
+        """Return the values, with those below the floor cut or compressed."""
         cut = y.clamp_min(self.floor)
         if not self.compression:
             return cut
@@ -100,14 +100,14 @@ class OutcomeTransform:
 
     @property
     def scale(self) -> float:
-        """The change of the value per unit of the target, at the target 0."""
+        """The derivative of the value with respect to the target, at the target 0."""
         z = float(_inverse(torch.tensor(self.location, dtype=torch.float64), *self._powers))
         return self.spread * self.unit / _slope(z, *self._powers)
 
     def log_slope(self, y: Tensor) -> float:
-        """Return the mean of ``log dt/dy`` over values, up to a term that depends on neither power nor unit.
+        """Return the mean of ``log dt/dy`` over values, up to a term that does not depend on power and unit.
 
-        Log-densities of the targets of n values under different transforms are comparable after n times this is added.
+        If n times this is added, log-densities of the targets of n values are comparable between transforms.
         """
         z = (self._above_floor(y) - self.centre) / self.spread
         above, below = self._powers
@@ -122,12 +122,12 @@ class OutcomeTransform:
         return self.power, self.below
 
     def above(self, constant: float) -> OutcomeTransform:
-        """Return the map to targets less a constant."""
+        """Return the map whose targets are less by a constant."""
         return replace(self, location=self.location + self.unit * constant)
 
 
 def linear(y: Tensor, cut: bool = True) -> OutcomeTransform:
-    """Return the cut, or compression, and standardisation of values [n]; where all are equal, the unit is 1."""
+    """Return the map that cuts (or compresses) and standardises values [n]; if all are equal, the spread is 1."""
     low = float(y.quantile(0.25))
     high = float(y.quantile(0.75))
     floor = -math.inf
@@ -146,14 +146,14 @@ def linear(y: Tensor, cut: bool = True) -> OutcomeTransform:
 
 
 def least_skewed(y: Tensor, cut: bool = True) -> OutcomeTransform:
-    """Return the map with the power under which values [n] are most likely as draws of a normal distribution."""
+    """Return the map with the power under which values [n] are most likely normal."""
     plain = linear(y, cut)
     candidates = [_standardised(plain, y, power) for power in _POWERS]
     return max(candidates, key=lambda transform: transform.log_slope(y))
 
 
 def around(limit: float, y: Tensor, power: float) -> OutcomeTransform:
-    """Return the map with this power on both sides of a limit, standardised for values y [n]; 0 is the bilog map."""
+    """Return the map with one power on both sides of a limit, standardised for values y [n]; power 0 is bilog."""
     distance = (y - limit).abs()
     spread = float(distance.median()) or float(distance.amax()) or 1.0
     plain = OutcomeTransform(limit, spread, power=power, below=power)
@@ -162,7 +162,7 @@ def around(limit: float, y: Tensor, power: float) -> OutcomeTransform:
 
 
 def _standardised(plain: OutcomeTransform, y: Tensor, power: float) -> OutcomeTransform:
-    """Return the map with a power, and mean 0 and standard deviation 1 of the targets of values [n]."""
+    """Return the map with a power under which the targets of values [n] have mean 0 and standard deviation 1."""
     transform = replace(plain, power=power)
     transformed = transform(y)
     unit = float(transformed.std())
@@ -172,19 +172,19 @@ def _standardised(plain: OutcomeTransform, y: Tensor, power: float) -> OutcomeTr
 
 
 def _power(z: Tensor, p: float, below: float) -> Tensor:
-    """Return w(z)."""
+    """Return w(z) of standardised values z."""
     return torch.where(z >= 0, _branch(z.clamp_min(0), p), -_branch(-z.clamp_max(0), below))
 
 
 def _inverse(w: Tensor, p: float, below: float) -> Tensor:
-    """Return z with w(z) = w."""
+    """Return the standardised values z with w(z) = w."""
     above_centre = _branch_inverse(w.clamp_min(0), p)
     below_centre = -_branch_inverse(-w.clamp_max(0), below)
     return torch.where(w >= 0, above_centre, below_centre)
 
 
 def _slope(z: float, p: float, below: float) -> float:
-    """Return dw/dz."""
+    """Return the slope dw/dz."""
     power = p if z >= 0 else below
     return (1 + abs(z)) ** (power - 1)
 

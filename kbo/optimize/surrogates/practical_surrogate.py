@@ -1,4 +1,4 @@
-"""The surrogate of the practical setting: a fitted model, and bounds with an estimated norm."""
+"""The surrogate of the practical setting: a fitted model, with bounds that use an estimated norm."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RIDGES = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
 
 _MOST_DRAWN = 64
-"""Largest number of draws of a posterior without a predictive distribution: each has random features of its own."""
+"""Largest number of draws without a predictive distribution: each then has its own random features."""
 
 _WITHIN_LIMIT = 2.0
 """Standard deviations by which the mean of a recommended trial must keep each limit: a probability of 98%."""
@@ -54,7 +54,7 @@ class PracticalArguments:
 
     Attributes:
         delta, scale, norm_factor, noise_std: As for ``kbo.Practical``.
-        subclass: The name of a subclass of it; empty without one.
+        subclass: The name of the subclass of ``kbo.Practical``; empty for the class itself.
     """
 
     delta: float
@@ -66,16 +66,16 @@ class PracticalArguments:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PracticalSurrogate(Surrogate):
-    """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
+    """A posterior with the fitted kernel and noise level, and bounds that use an estimated norm.
 
     Args:
         arguments: The arguments of the setting.
         problem: Method, space and range.
         fitted: Kernel, noise level, trend and outcome transform.
-        schedule: The numbers that follow from the values without a model.
+        schedule: When models are fitted, and whether there is noise.
         posterior: The posterior of the values.
         values: The evaluations with a value.
-        n_evaluations: The number of all evaluations, also of those without a value.
+        n_evaluations: The number of all evaluations, with or without a value.
     """
 
     arguments: PracticalArguments
@@ -90,7 +90,7 @@ class PracticalSurrogate(Surrogate):
     def transform(self) -> OutcomeTransform:
         """The fitted transform, whose inverse stays inside the declared range.
 
-        Where bad values are compressed, the inverse grows exponentially. There it stays above the worst value less the
+        If bad values are compressed, the inverse grows exponentially. Then it stays above the worst value less the
         range of all values.
         """
         least, largest = self.problem.span
@@ -109,8 +109,8 @@ class PracticalSurrogate(Surrogate):
     def criterion(self, X: Tensor, y: Tensor) -> Tensor:
         """Return the recommendation criterion [n] of completed trials: the mean less one standard deviation.
 
-        Without noise it is the value. The reported lower bound would not do: its width covers all points at once, so it
-        would prefer trials that were repeated to better ones that were not.
+        Without noise it is the value. The lower end of the reported interval is no criterion, since its wider margin
+        would prefer repeated trials to better ones that were not repeated.
         """
         if self.noiseless:
             return y
@@ -118,7 +118,7 @@ class PracticalSurrogate(Surrogate):
         return mean - variance.sqrt()
 
     def lower(self, X: Tensor, y: Tensor) -> Tensor:
-        """Return the lower bound [n] of each trial with a probability of 98%; without noise it is the target itself."""
+        """Return the mean less two standard deviations [n] of trials, as targets; without noise the observed values."""
         if self.noiseless:
             return self.transform(y)
         return FixedWidth(_WITHIN_LIMIT).lower(self.posterior, X)
@@ -133,7 +133,7 @@ class PracticalSurrogate(Surrogate):
     ) -> Tensor:
         """Return joint draws [count n] of the objective without noise at features X [n D].
 
-        As ``interval``, they are averaged over kernels and noise levels.
+        Like ``interval``, they are averaged over kernels and noise levels.
         """
         if self._predictive is None:
             mean, _ = self.posterior.predict(X)
@@ -195,7 +195,7 @@ class PracticalSurrogate(Surrogate):
         )
 
     def _known(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether a value without noise was observed at features X [n D], and the values [n], 0 elsewhere."""
+        """Return whether values without noise were observed at features X [n D], and the values [n], 0 elsewhere."""
         values = {}
         if self.noiseless:
             for evaluation in self.values:
@@ -207,7 +207,7 @@ class PracticalSurrogate(Surrogate):
 
     @cached_property
     def _predictive(self) -> Predictive | None:
-        """The predictive distribution for reports; None where the model has none, and of more than 500 values."""
+        """The predictive distribution for reports; None if the model has none, and for more than 500 values."""
         if self.fitted.predictive is None or len(self.values) > MOST:
             return None
         X, y = data(self.values)
@@ -219,7 +219,7 @@ class PracticalSurrogate(Surrogate):
 
     @property
     def noise_std(self) -> float:
-        """The noise level in units of the objective, as ``interval`` averaged over noise levels."""
+        """The noise level in units of the objective, averaged over noise levels like ``interval``."""
         level = self.fitted.noise_std
         if self._predictive is not None:
             level = self._predictive.noise_std
@@ -244,13 +244,13 @@ class PracticalSurrogate(Surrogate):
 
     @cached_property
     def confidence(self) -> Confidence | None:
-        """The bound of the method, with the estimates in place of its assumptions."""
+        """The bound of the method, with estimates in place of its assumptions."""
         norm_bound = self.norm_bound if self._uses_norm else 1.0
         return method_of(self.arguments, self.problem, self.fitted, norm_bound).confidence
 
     @property
     def reported(self) -> FixedWidth:
-        """The confidence of a normal distribution, for the fitted kernel and noise level; ``interval`` averages."""
+        """The normal interval with the fitted kernel and noise level; ``interval`` averages over these."""
         return FixedWidth(NormalDist().inv_cdf(1 - self.arguments.delta / 2))
 
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
@@ -298,7 +298,7 @@ class PracticalSurrogate(Surrogate):
 
     @property
     def rule(self) -> str:
-        """The rule that recommends a trial, in words; a subclass with another ``criterion`` replaces it."""
+        """The rule of the recommendation, in words; a subclass with another ``criterion`` overrides it."""
         if self.noiseless:
             return "the best observed value, since there is no noise"
         return "the best mean with a margin of one standard deviation"
@@ -307,7 +307,7 @@ class PracticalSurrogate(Surrogate):
 def method_of(
     arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, norm_bound: float
 ) -> Method:
-    """Return the method of a problem with fitted numbers."""
+    """Return the method of a problem with the fitted kernel and numbers."""
     named_method = methods.get(problem.method)
     noise_std = fitted.noise_std
     ridges = None
@@ -327,7 +327,7 @@ def method_of(
 def empty_posterior(
     arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, n_fitted: int
 ) -> Posterior:
-    """Return the posterior before any value: exact, or a sketch if the model is fitted to more than 500 values."""
+    """Return the posterior without data: exact, or a sketch if the model is fitted to more than 500 values."""
     posterior = method_of(arguments, problem, fitted, norm_bound=1.0).state()
     if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
         dictionary = FocusedDictionary(LEFT_OUT * fitted.noise_std**2, MOST_POINTS, N_DRAWN)
@@ -338,7 +338,7 @@ def empty_posterior(
 
 
 def _model(surrogate: PracticalSurrogate) -> str:
-    """Return the kernel and the values to which it is fitted, in words."""
+    """Return in words the kernel, and the values to which it is fitted."""
     n = surrogate.posterior.n
     n_fitted = surrogate.schedule.n_fitted
     text = f"{type(surrogate.fitted.kernel).__name__} fitted"
@@ -355,7 +355,7 @@ def _model(surrogate: PracticalSurrogate) -> str:
 
 
 def _noise(surrogate: PracticalSurrogate) -> str:
-    """Return the noise level and its origin, in words."""
+    """Return in words the noise level and its origin."""
     given = surrogate.arguments.noise_std
     schedule = surrogate.schedule
     noise_std = surrogate.noise_std

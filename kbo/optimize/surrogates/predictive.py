@@ -1,13 +1,13 @@
-"""The predictive distribution for reports: averaged over kernels and noise levels, and scaled by its own errors.
+"""The predictive distribution for reports: averaged over kernels and noise levels, and scaled by its errors.
 
     p(f(x) | y) = sum_i w_i p(f(x) | y, theta_i),    sd(x) = max(1, e) sd(f(x) | y)
 
-theta_1 is the mode of the profile density of kernel and noise level, in which the trend is the most likely one and not
-integrated out (``surrogates.fitting``). The others are drawn from the normal distribution with the curvature there
-(Laplace; Rasmussen & Williams 2006, Sec. 3.4), and w_i are truncated importance weights for the profile density
-(Ionides 2008). Given theta_i, the variance of f(x) includes that of the trend. e is the root mean square of the
-leave-one-out errors, in standard deviations, of the best quarter of the observed values: these decide which trial is
-recommended, and their noise has probably been favourable.
+theta_1 is the mode of the profile density of kernel and noise level (``surrogates.fitting``): the trend is the most
+likely one, and is not integrated out. The other theta_i are drawn from the normal distribution with the curvature at
+the mode (Laplace; Rasmussen & Williams 2006, Sec. 3.4), and w_i are truncated importance weights for the profile
+density (Ionides 2008). Given theta_i, the variance of f(x) includes that of the trend. e is the root mean square of the
+leave-one-out errors, in standard deviations, of the best quarter of the observed values. These values decide which
+trial is recommended, and their noise has probably been favourable.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Predictive:
 
     Args:
         X, y, errors, ratios, noise_std, noiseless, bowl: As for ``fitting.fit``.
-        predicted: Whether targets are predictions [n].
+        predicted: Whether each target is a prediction [n].
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Predictive:
     ) -> tuple[Tensor, Tensor]:
         """Return joint draws [s m] of the targets at points Z [m D], and the noise levels [s] of the draws.
 
-        The draws have the mean and the standard deviation of the intervals: the factor of the standard deviations
-        scales the differences between kernels, too. For targets without noise, whose intervals include the variance
-        that the kernel does not explain, this holds of the draws with noise.
+        The draws have the mean and the standard deviation of the intervals: the factor max(1, e) also scales the
+        differences between kernels. Intervals of targets without noise include the variance that the kernel does not
+        explain, so there this is true for the draws with noise.
         """
         functions = FittedFunctions(
             transform,
@@ -122,11 +122,11 @@ class Predictive:
 
     @property
     def noise_std(self) -> float:
-        """The root of the mean noise variance of the theta_i, in units of the targets."""
+        """The root of the mean noise variance over the theta_i, in units of the targets."""
         return math.sqrt(float(self._weights @ np.exp(self._thetas[:, -1])))
 
     def left_out(self) -> tuple[int, int]:
-        """Return how many observed values are inside the 90% interval that the others predict, and their number."""
+        """Return the number of observed values inside the 90% interval that the others predict, and of all of them."""
         errors, _ = self._loss.left_out(self._thetas[0])
         errors = np.abs(errors[self._observed]) / self._error
         is_inside = errors <= NormalDist().inv_cdf(0.95)
@@ -136,7 +136,7 @@ class Predictive:
         """Return the leave-one-out errors [n] of all targets, and the standard deviations [n] of the predictions.
 
         The standard deviations are scaled by the median absolute error of the observed values, which a few wrong values
-        do not change.
+        hardly change.
         """
         errors, stds = self._loss.left_out(self._thetas[0])
         median = np.quantile(np.abs(errors[self._observed]), 0.5, method="lower")
@@ -171,10 +171,10 @@ class Predictive:
         return max(1.0, math.sqrt(mean_square))
 
     def _curvature(self, theta: Array, n_free: int) -> tuple[Array, Array]:
-        """Return the curvatures [f] of the loss at the mode along its principal axes, and these axes [f f].
+        """Return the curvatures [f] of the loss along its principal axes at the mode, and these axes [f f].
 
-        They are at least half the least curvature of the prior. Where they cannot be computed, they are those of the
-        prior.
+        They are at least half of the least curvature of the prior. If they cannot be computed, those of the prior are
+        returned.
         """
         precision = self._loss.precision
         try:
@@ -195,7 +195,7 @@ class Predictive:
         return (hessian + hessian.T) / 2
 
     def _log_density(self, theta: Array) -> float:
-        """Return the log-density; minus infinity where it cannot be computed."""
+        """Return the log-density at theta; minus infinity where it cannot be computed."""
         try:
             return -self._loss(theta)[0]
         except np.linalg.LinAlgError:

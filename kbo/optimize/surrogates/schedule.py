@@ -1,4 +1,4 @@
-"""When the practical setting fits a model, and whether the values have noise: functions of the values alone."""
+"""The schedule of the practical setting: when it fits a model, and whether the values have noise."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, linear
 
 REFIT_GROWTH = 1.3
-"""The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
+"""Growth of the data between fits, so that fits stay rare; waiting for a doubling gave clearly worse optima."""
 
 LARGEST = 1e300
-"""Largest absolute value that a model is given: differences of larger ones may overflow."""
+"""Largest absolute value for a model: differences of larger ones may overflow."""
 
 _OUTSIDE = 1e50
 """Standard deviations from the mean of the fitted values, beyond which a value asks for a fit at once: powers of it
 would overflow."""
 
 _ROUNDING = 1e-9
-"""Largest difference of values at one point, in ranges of all values, that is rounding and no noise."""
+"""Largest difference of values at one point, in ranges of all values, that is rounding and not noise."""
 
 
 def cut(value: float) -> float:
-    """Return a value, cut to the range from ``-LARGEST`` to ``LARGEST``."""
+    """Return a value cut to the range from ``-LARGEST`` to ``LARGEST``."""
     return min(max(value, -LARGEST), LARGEST)
 
 
 class Schedule(NamedTuple):
-    """The numbers about a run that follow from its values alone: when to fit a model, and whether there is noise.
+    """When to fit a model, and whether there is noise: numbers that follow from the values of a run alone.
 
     Attributes:
         next_fit: The number of values at which the model is fitted next.
         noiseless: Whether the values have no noise; None if that is not known.
         n: The number of values.
         n_fitted: The number of values to which the model is fitted; 0 if there is no model yet.
-        fitted_noiseless: Whether it was known at that fit that the values have no noise.
-        repetition: The numbers of the two trials with equal parameters whose values decided ``noiseless``, the earlier
-            one first; None if none did.
+        fitted_noiseless: Whether the values were known to have no noise at that fit.
+        repetition: The numbers of the two trials at equal parameters whose values decided ``noiseless``, the earlier
+            one first; None if no trials did.
         plain: The standardisation of the values to which the model is fitted.
         lowest, highest: The least and the largest value.
     """
@@ -59,8 +59,8 @@ class Schedule(NamedTuple):
         """Return the schedule after more values.
 
         Args:
-            values: All evaluations with a value, in the order of their ends. The values are ``cut``, and the schedule
-                already counts the first ``n`` of them.
+            values: All evaluations with a value, ``cut``, in the order of their ends. The schedule counts the first
+                ``n`` of them already.
             estimated: Whether the noise level is estimated; else ``noiseless`` is given.
         """
         schedule = self
@@ -77,7 +77,7 @@ class Schedule(NamedTuple):
         return schedule
 
     def _after(self, values: Sequence[Evaluation], first: Evaluation, estimated: bool) -> Schedule:
-        """Return the schedule after one value more, ``first`` being the first evaluation at its point."""
+        """Return the schedule after one more value, where ``first`` is the first evaluation at its point."""
         new = values[self.n]
         y: Any = new.value
         noiseless = self.noiseless
@@ -104,10 +104,10 @@ class Schedule(NamedTuple):
     def _noise_after(
         self, new: Evaluation, first: Evaluation
     ) -> tuple[bool | None, tuple[int, int] | None]:
-        """Return ``noiseless`` and ``repetition`` after one evaluation more.
+        """Return ``noiseless`` and ``repetition`` after one more evaluation.
 
-        A value with an error bar has noise. Otherwise equal values at one point mean that there is none, and different
-        ones that there is some, which no later equal ones refute.
+        A value with an error bar has noise. Otherwise equal values at one point mean that there is no noise, and
+        different values that there is; later equal values do not change this.
 
         Args:
             new: The evaluation.
@@ -125,7 +125,7 @@ class Schedule(NamedTuple):
         return is_equal, (first.number, new.number)
 
     def _is_outside(self, y: float) -> bool:
-        """Return whether a value is too far from the fitted ones for the powers of their transform."""
+        """Return whether a value is too far from the fitted values for the power of their transform."""
         if not self.n_fitted:
             return False
         distance = abs(max(y, self.plain.floor) - self.plain.centre)

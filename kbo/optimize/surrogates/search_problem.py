@@ -1,4 +1,4 @@
-"""What a surrogate is fitted for: the method of a run, its search space, and the range of a quantity."""
+"""What a surrogate is fitted for, besides its evaluations: the method of a run, the space, and a range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANY = (-math.inf, math.inf)
 
 
 class SearchProblem(NamedTuple):
-    """What a surrogate is fitted for, besides its evaluations: method, search space and range of one quantity.
+    """The method and the search space of a run, and the range of one quantity.
 
     Attributes:
         method: A name of ``kbo.bandit.names()``.

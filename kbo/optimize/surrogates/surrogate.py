@@ -1,6 +1,6 @@
-"""The surrogate of a quantity after some evaluations: a posterior and the bounds on it.
+"""The interface of surrogates: the posterior of a quantity after some evaluations, and the bounds on it.
 
-Larger values are better: whoever minimises changes the sign of the values before and of the bounds after.
+Larger values are better. To minimise, a caller changes the sign of the values before, and of the bounds after.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kbo.regression import Posterior
 
 
 class Surrogate(ABC):
-    """The posterior of a quantity over features, in units of its own, and the bounds on it. It does not change.
+    """The posterior of a quantity over features, in units of its own (targets), and the bounds on it. Immutable.
 
     Attributes:
         posterior: The posterior that reported bounds are about.
@@ -38,36 +38,36 @@ class Surrogate(ABC):
     @property
     @abstractmethod
     def transform(self) -> OutcomeTransform:
-        """The map from values of the objective to targets of the posterior."""
+        """The map from values of the quantity to targets of the posterior."""
 
     @property
     def noiseless(self) -> bool | None:
-        """Whether the values have no noise; None if that is not known, until a trial has been repeated."""
+        """Whether the values have no noise; None while this is unknown, because no trial has been repeated."""
         return False
 
     @property
     def has_effects(self) -> bool:
-        """Whether the model explains the values better than a constant and noise; True where nothing compares them."""
+        """Whether the model explains the values better than a constant with noise; True if this is not compared."""
         return True
 
     @property
     @abstractmethod
     def confidence(self) -> Confidence | None:
-        """The confidence whose upper bound trials maximise; None for a method without one."""
+        """The confidence whose upper bound is the acquisition function; None for a method without one."""
 
     @property
     @abstractmethod
     def reported(self) -> Confidence | None:
-        """The confidence of reported intervals and gaps, about ``posterior``; None while there is none."""
+        """The confidence of reported intervals and gaps, on ``posterior``; None while there is none."""
 
     @property
     def searched(self) -> Posterior:
-        """The posterior with all values, also those that no reported bound may use yet."""
+        """The posterior after all values, also those that no reported bound may use yet."""
         return self.posterior
 
     @property
     def latest(self) -> Bound | None:
-        """The reported confidence with the posterior ``searched``; None while there is none."""
+        """The reported confidence on the posterior ``searched``; None while there is none."""
         if self.reported is None:
             return None
         return Bound(self.reported, self.searched)
@@ -80,7 +80,7 @@ class Surrogate(ABC):
         return [Bound(self.reported, self.posterior)]
 
     def bound(self, number: int) -> Bound:
-        """Return the bound that the point of trial ``number`` maximises; for methods that have bounds."""
+        """Return the bound that trial ``number`` maximises; only for methods that have bounds."""
         assert self.confidence is not None
         return Bound(self.confidence.for_trial(number), self.searched)
 
@@ -89,32 +89,32 @@ class Surrogate(ABC):
         """Return the guarantee of the reported intervals.
 
         Args:
-            selected: More ways, besides those of the evaluations, in which the noise may have decided which values
-                there are, in words ("2 trials failed").
+            selected: More ways, besides those of the evaluations, in which the noise may have decided which values were
+                observed, in words ("2 trials failed").
         """
 
     @abstractmethod
     def assumptions(self) -> dict[str, Any]:
-        """Return the numbers that the bounds rest on, in units of the objective, and their origin."""
+        """Return the numbers that the bounds rest on, in units of the objective, and where they come from."""
 
     def account(self) -> dict[str, str]:
-        """Return sentences about the parts that led to the recommendation, by the name of the part."""
+        """Return how the recommendation was made: a text for each part, such as "rule"."""
         return {"rule": "the best pessimistic bound"}
 
     def criterion(self, X: Tensor, y: Tensor) -> Tensor:
         """Return the recommendation criterion of completed trials [n]. The trial with the largest one is recommended.
 
-        By default the reported lower bound, with values that wait for earlier trials counted.
+        By default it is the reported lower bound; values that wait for earlier trials count as well.
 
         Args:
-            X: Their features [n D].
-            y: Their values [n].
+            X: Features [n D] of the trials.
+            y: Values [n] of the trials.
         """
         assert self.latest is not None
         return self.latest.confidence.lower(self.latest.posterior, X)
 
     def lower(self, X: Tensor, y: Tensor) -> Tensor:
-        """Return the lower bound [n] of completed trials, in units of the posterior, which must reach a limit.
+        """Return the lower bound [n] of completed trials that is compared with a limit, in units of the posterior.
 
         Arguments as for ``criterion``.
         """
@@ -134,7 +134,7 @@ class Surrogate(ABC):
             X: The features.
             count: The number of draws.
             generator: Source of randomness.
-            unexplained: The share of the noise variance that belongs to the objective, at each point on its own.
+            unexplained: The share of the noise variance that belongs to the objective, independently at each point.
         """
         return None
 
@@ -147,21 +147,21 @@ class Surrogate(ABC):
         return None
 
     def leave_one_out(self) -> tuple[int, int]:
-        """Return the number of values inside the 90% interval that the other values predict, and that of all values.
+        """Return how many values are inside the 90% interval that the other values predict, and how many there are.
 
         Both are 0 without a prior.
         """
         return 0, 0
 
     def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
-        """Return the errors [n] of the targets, each predicted by the other ones, and their standard deviations [n].
+        """Return the leave-one-out errors [n] of the targets, and the standard deviations [n] of the predictions.
 
         None without a prior.
         """
         return None
 
     def prediction(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return the mean and the standard deviation [n] of the targets of new values, with noise, at features X [n D].
+        """Return mean and standard deviation [n] of the targets of new values, with noise, at features X [n D].
 
         None without a prior.
         """

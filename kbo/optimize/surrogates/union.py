@@ -1,10 +1,10 @@
-"""Bounds that hold if one of several hypotheses is true, whichever it is.
+"""The union of the bounds of several hypotheses, which holds if at least one of them is true.
 
     f(x) is in  [min_j lower_j(x), max_j upper_j(x)],   j not refuted
 
-If hypothesis j* is true, its confidence set contains f at all times with probability 1 - delta.
-Then it is never refuted, and its interval is a part of the union. Nothing is asked of the others,
-so delta is not divided among them (docs/theory/hypotheses.md).
+If hypothesis j* is true, its confidence set contains f at all times with probability 1 - delta. Then it is never
+refuted, and its interval is a part of the union. The other hypotheses need not hold, so delta is not divided among them
+(docs/theory/hypotheses.md).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import Posterior
 
-Interval = tuple[Tensor, Tensor]
+LowerAndUpper = tuple[Tensor, Tensor]
 """Lower and upper bound [...]."""
 
 
 class Union(Confidence):
-    """The union of the intervals of several bounds, each on a posterior of its own.
+    """The union of the intervals of several bounds, each on its own posterior.
 
-    A bound that the data refute is left out. The guarantee is that of the first bound, or the same
-    statement with the kernel and the numbers of another hypothesis, so all bounds must be of one kind.
+    A bound that the data refute is left out. The guarantee is the statement of the first bound, or the same statement
+    with kernel and numbers of another hypothesis. So all bounds must be of one kind.
 
     Args:
         bounds: The bounds of the hypotheses that are left, at least one.
@@ -40,10 +40,10 @@ class Union(Confidence):
         self._n_hypotheses: int = n_hypotheses
         self.delta: float = max(bound.confidence.delta for bound in bounds)
 
-    def interval(self, state: Posterior, X: Tensor) -> Interval:
+    def interval(self, state: Posterior, X: Tensor) -> LowerAndUpper:
         return self._union(state, lambda bound: bound.confidence.interval(bound.posterior, X))
 
-    def quick_interval(self, state: Posterior, X: Tensor) -> Interval:
+    def quick_interval(self, state: Posterior, X: Tensor) -> LowerAndUpper:
         return self._union(state, lambda bound: bound.confidence.quick_interval(bound.posterior, X))
 
     def finite_on(self, state: Posterior) -> bool:
@@ -65,7 +65,7 @@ class Union(Confidence):
         )
 
     def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons why the theorem of some bound does not cover its posterior."""
+        """Return the reasons why the theorem of a bound does not cover its posterior, for all bounds."""
         self._check(state)
         reasons = []
         kinds = {type(bound.confidence) for bound in self._bounds}
@@ -75,11 +75,11 @@ class Union(Confidence):
             reasons += bound.confidence.objections(bound.posterior)
         return list(dict.fromkeys(reasons))
 
-    def _union(self, state: Posterior, interval: Callable[[Bound], Interval]) -> Interval:
+    def _union(self, state: Posterior, interval: Callable[[Bound], LowerAndUpper]) -> LowerAndUpper:
         """Return the union of intervals [...] of the bounds that are not refuted.
 
         Raises:
-            RefutedAssumptions: All of them are.
+            RefutedAssumptions: All bounds are refuted.
         """
         self._check(state)
         lower = []
@@ -108,7 +108,7 @@ class Union(Confidence):
 
 @dataclass(frozen=True, eq=False)
 class UnionBound(Bound):
-    """A union of bounds, and the posterior of the first one, which has the reported mean.
+    """A union of bounds, with the posterior of the first one, which has the reported mean.
 
     Attributes:
         bounds: The bounds of the hypotheses that are left.
@@ -123,6 +123,6 @@ class UnionBound(Bound):
 
 
 def union(bounds: Sequence[Bound], n_hypotheses: int) -> Bound:
-    """Return the union of several bounds, which holds if one of them does; arguments as for ``Union``."""
+    """Return the union of several bounds, which holds if one of them does, as one bound; arguments as ``Union``."""
     confidence = Union(bounds, n_hypotheses)
     return UnionBound(confidence, bounds[0].posterior, None, bounds, n_hypotheses)

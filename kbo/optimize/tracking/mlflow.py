@@ -1,4 +1,4 @@
-"""Runs in MLflow."""
+"""Records of runs in MLflow."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _STATUS = {"complete": "FINISHED", "failed": "FAILED", "pruned": "KILLED", "remo
 class MLflow(Tracker):
     """Record a run in MLflow: an ``on_trial`` of ``minimize``.
 
-    As with MLflow's own examples of tuning, every trial is a run, nested in one run for the whole. A trial has its
-    parameters, the metrics "value", "report" (by step) and other measurements by their names, its times, and the
-    reason of a failure as a tag; characters that MLflow does not allow in a name are "_". The whole has the metric
-    "best observed", by trial, and at the end the recommended parameters. Several objectives are metrics of their names,
+    As in MLflow's own examples of tuning, every trial is an MLflow run, nested in one run for the whole. A trial has
+    its parameters, its times, the metrics "value" and "report" (by step), other measurements by name, and the reason of
+    a failure as a tag. In names, "_" replaces characters that MLflow does not allow. The whole has the metric "best
+    observed", by trial, and at the end the recommended parameters. Several objectives are metrics under their names,
     and there is no best one. Trials may run in parallel, and MLflow's active run stays as it is. An error of MLflow is
-    logged and ends the record, not the run.
+    logged; it ends the record, but not the run.
 
     Args:
-        experiment: Name of the experiment, which is made if there is none.
-        uri: Where MLflow stores it, for example "sqlite:///runs.db" or the address of a server; by default as MLflow is
-            configured.
+        experiment: Name of the experiment, which is created if it does not exist.
+        uri: Where MLflow stores the record, such as "sqlite:///runs.db" or the address of a server; by default as
+            MLflow is configured.
         name: Name of the run; by default MLflow makes one.
 
     Raises:
@@ -98,12 +98,12 @@ class MLflow(Tracker):
 
 
 def _name(text: str) -> str:
-    """Return a name of characters that MLflow allows."""
+    """Return a name with "_" in place of characters that MLflow does not allow."""
     return re.sub(r"[^\w./ -]", "_", text)
 
 
 def _milliseconds(seconds: float | None) -> int:
-    """Return a time in milliseconds since 1970; by default the present."""
+    """Return a time in milliseconds since 1970; by default the current time."""
     if seconds is None:
         seconds = time.time()
     return int(1000 * seconds)

@@ -1,4 +1,4 @@
-"""Records of a run that may fail without ending it."""
+"""The base of records in other tools: an error of the record does not end the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log: logging.Logger = logging.getLogger("kbo")
 
 
 class Tracker(ABC):
-    """An ``on_trial`` that records trials elsewhere; after its first error, which is logged, it records no more."""
+    """An ``on_trial`` that records trials in another tool. Its first error is logged, and ends the record."""
 
     _failed: bool = False
 
@@ -35,7 +35,7 @@ class Tracker(ABC):
             return
         try:
             step(*args)
-        except Exception as error:  # whatever the other tool raises
+        except Exception as error:  # the other tool may raise anything
             self._failed = True
             log.warning(
                 "%s failed, and records no more of this run, which goes on: %s: %.500s",
@@ -45,7 +45,7 @@ class Tracker(ABC):
             )
 
     def _begin(self) -> None:
-        """Begin the record of a run."""
+        """Begin the record of a run, before its first trial."""
         return
 
     @abstractmethod

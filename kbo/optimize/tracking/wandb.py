@@ -1,4 +1,4 @@
-"""Runs in Weights & Biases."""
+"""Records of runs in Weights & Biases."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from kbo.optimize.tracking.tracker import Tracker
 class WandB(Tracker):
     """Record a run in Weights & Biases: an ``on_trial`` of ``minimize``.
 
-    As in a sweep, every trial is a run of one group, so that the panels for parallel coordinates and importance, which
-    compare runs, work. It has its parameters as configuration, "report" by step, and in its summary "value" (several
-    objectives by their names), other measurements by their names, "number", "status" and "seconds"; that of a failed
-    trial has failed. Trials may run in parallel, and an active run of the caller stays as it is. Recording takes about
-    half a second for each trial offline. An error of W&B is logged and ends the record, not the run.
+    As in a sweep, every trial is a W&B run of one group, so that the panels that compare runs (parallel coordinates,
+    importance) work. A trial has its parameters as configuration, and "report" by step. Its summary has "value" (with
+    several objectives, their names), other measurements by name, "number", "status" and "seconds". The W&B run of a
+    failed trial is marked as failed. Trials may run in parallel, and an active run of the caller stays as it is.
+    Recording takes about half a second for each trial offline. An error of W&B is logged; it ends the record, but not
+    the run.
 
     Args:
         project: Name of the project.
-        mode: "online", "offline", or None for what is configured.
-        group: Name of the group; by default "kbo" and the time.
-        folder: Folder of the files; by default the current one.
+        mode: "online", "offline", or None for the configured mode.
+        group: Name of the group; by default "kbo" with the time.
+        folder: Folder of the files; by default the current folder.
 
     Raises:
         MissingExtra: wandb is not installed.

@@ -1,1 +1,7 @@
-"""Exact kernel ridge regression: a Cholesky factor for one ridge, an eigenbasis for all of them."""
+"""Exact kernel ridge regression.
+
+* ``observations.py``: the data, grouped into rows of equal location
+* ``kernel_ridge.py``: ``KernelRidge``, by a Cholesky factor at each ridge
+* ``eigenbasis.py``: all ridges, from one eigendecomposition
+* ``columns.py``: mean and variance at fixed points, updated row by row
+"""

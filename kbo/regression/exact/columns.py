@@ -1,8 +1,8 @@
 """Moments of an exact posterior at fixed points, updated row by row, for ``FixedPoints``.
 
 Notation as in kernel_ridge.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A]
-for fixed points P [A d]. A new row ``[l', p]`` of L, and z_new of z, adds to W the row w, in O(n A)
-instead of the O(n^2 A) of a solve:
+for fixed points P [A d]. A new row ``[l', p]`` of L and a new entry z_new of z add the row w to W.
+This costs O(n A), a solve O(n^2 A):
 
     w = (k(x_new, P) - l'W) / p,    mean += z_new w,    variance -= w^2.
 """
@@ -23,14 +23,14 @@ from kbo.regression.posterior import Columns
 from kbo.regression.spectral_ridges import SpectralRidges
 
 _MOST_RIDGES = 4
-"""Ridges at which W is kept; the least recently used one is dropped and would be computed again."""
+"""Number of ridges at which W is kept; the least recently used one is dropped."""
 
 
 class ExactColumns(Columns):
     """Mean and variance of a ``KernelRidge`` at fixed points, [A].
 
-    O(n A) numbers are kept for each ridge in use, and for all ridges together: the kernel columns
-    of the points in the eigenbasis.
+    It keeps O(n A) numbers for each ridge in use, and O(n A) for ``across``: the kernel columns of
+    the points in the eigenbasis.
     """
 
     def __init__(self, state: Any, points: Tensor) -> None:
@@ -80,7 +80,7 @@ class _KernelColumns(Stateful):
     """The kernel columns of the points in an eigenbasis and at its border.
 
     Attributes:
-        vectors: The eigenvectors; those of another basis have other columns.
+        vectors: The eigenvectors of the basis, by which a change of basis is noticed.
         p: The kernel columns in the basis, [n0 A].
         border: The kernel columns at the border, [b A].
     """
@@ -102,7 +102,7 @@ class _Moments(Stateful):
     """W, and mean and variance of the points, at one ridge, after the first n rows of the data.
 
     Attributes:
-        layout: The version of the rows of the data to which those of W belong.
+        layout: The version of the rows of the data from which W was computed.
         W: ``L^-1 k(X, P)``, [n A].
         mean: The mean at the points, [A].
         variance: The variance at the points, [A].

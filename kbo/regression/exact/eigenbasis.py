@@ -1,13 +1,13 @@
 """The exact posterior at every ridge, from one eigendecomposition of its first rows.
 
-Notation as in resolvent.py: the rows that came after the decomposition are the border, and the
-basis is refreshed when the border has grown to a fixed part of it.
+Notation as in resolvent.py. Rows after the decomposition are the border. When the border exceeds a
+fixed fraction of the basis, all rows are decomposed again.
 
 Rows are scaled by the square roots of their counts c: with ``N = diag(c)``,
 
     (K + a N^-1)^-1 = N^1/2 (N^1/2 K N^1/2 + a I)^-1 N^1/2,
 
-so repeated points keep one decomposition for all ridges.
+so one decomposition serves all ridges, also with repeated points.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kbo.regression.resolvent import Resolvent
 
 
 def border_limit(n0: int) -> int:
-    """Return the number of rows of the border beyond which a basis of n0 rows is refreshed."""
+    """Return the largest border of a basis of n0 rows; beyond it, all rows are decomposed again."""
     return max(16, n0 // 32)
 
 
 class Eigenbasis(Resolvent):
     """``(K + a I)^-1`` over all rows of some observations, for every ridge a.
 
-    When the basis is refreshed depends on the blocks of the data alone, so a replayed run repeats
-    every rounding.
+    The moments of new decompositions depend only on the blocks of the data, so a replayed run
+    repeats every rounding error.
 
     Args:
         data: The observations.
@@ -65,7 +65,7 @@ class Eigenbasis(Resolvent):
         return basis
 
     def _grow(self) -> None:
-        """Take in the rows since the last time: into the border, or into a new basis."""
+        """Add the new rows of the data to the border, or decompose all rows again."""
         n0 = self._n0
         border: list[tuple[int, int]] = []  # first row and stop of each block after the basis
         for start, stop in self.data.blocks_after(self.rows):
@@ -107,13 +107,13 @@ class Eigenbasis(Resolvent):
         self.target = (y, torch.cat([y_border, new_y]))
 
     def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
-        """Return rows [r q], from row ``start`` of the data on, times the roots of their counts."""
+        """Return rows [r q] times the square roots of their counts; the first is row ``start``."""
         if self.data.uniform:
             return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         cross = kernel_columns(self.k, self.data.X, X)
-        # For few points the gradient of this order of the product is up to three times as fast.
+        # In this order the gradient of the product is up to three times as fast for few points.
         p = (cross[: self._n0].mT.contiguous() @ self.vectors).mT
         return p, self._scaled(cross[self._n0 :], self._n0)

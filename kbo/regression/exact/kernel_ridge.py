@@ -1,9 +1,9 @@
 """``KernelRidge``: exact kernel ridge regression that streams.
 
 Notation: A = K + ridge C^-1 over the m rows of ``observations.py``, with targets y; A = L L', z =
-L^-1 y and W = L^-1 k(X, x). The way of the data: ``update`` appends rows; ``factor(ridge)`` appends
-their rows to L and z, O(m^2) each; ``ExactAt`` has the numbers. Formulas: Rasmussen & Williams
-(2006), Algorithm 2.1.
+L^-1 y and W = L^-1 k(X, x). ``update`` appends rows to the data, ``factor(ridge)`` appends them to
+L and z, O(m^2) each, and ``ExactAt`` computes the numbers. Formulas: Rasmussen & Williams (2006),
+Algorithm 2.1.
 
 On paper                                                      | in code
 ``mean = k(x)'A^-1 y = z'W``                                  | ``ExactAt.predict``
@@ -46,24 +46,24 @@ from kbo.regression.sampling import SamplePath
 from kbo.regression.spectral_ridges import spectral_ridges
 
 _BLOCK = 2**20
-"""Entries of k(X, x) that are evaluated at once; the peak of memory is several times that."""
+"""Number of entries of k(X, x) evaluated at once; the peak of memory is several times that."""
 
 _MOST_FACTORS = 8
-"""Ridges whose factor is kept; the least recently used one is dropped."""
+"""Number of ridges whose factor is kept; the least recently used one is dropped."""
 
 
 class KernelRidge(Posterior):
-    """The exact posterior of the function, updated in place: up to a few thousand distinct points.
+    """The exact posterior of a function, updated in place, for up to a few thousand distinct points.
 
-    ``at(ridge)`` has a growing factor: a new row costs O(n^2), a prediction O(n^2) per point, and a
-    ridge that was not used before one factorisation, O(n^3).
+    ``at(ridge)`` uses a growing Cholesky factor: a new row costs O(n^2), a prediction O(n^2) per
+    point, and a new ridge one factorisation, O(n^3).
 
-    ``across()`` has all ridges, from one eigendecomposition: a prediction costs O(n^2) per point
-    and little per ridge. The decomposition is refreshed when the data have grown by a
-    thirty-second, at least 16 rows.
+    ``across()`` uses one eigendecomposition for all ridges: a prediction costs O(n^2) per point and
+    little per ridge. The decomposition is computed again when the data have grown by 1/32, but by
+    at least 16 rows.
 
-    Repeated points are counted (see ``observations.py``), so n may be far larger than the number
-    of distinct points. Hyper-parameters are copied at construction.
+    Repeated points are counted (``observations.py``), so n may be far larger than the number of
+    distinct points. The kernel is copied at construction.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -164,7 +164,7 @@ class KernelRidge(Posterior):
             if self.data.layout != layout:
                 self._factors.clear()
                 self._basis = None
-        finally:  # also after an interrupt: the numbers are no longer those before it
+        finally:  # also after an interrupt, when the data may have changed
             weighted = self.data.weight_range != (1.0, 1.0)
             if weighted or self.data.repeats[0]:
                 self.note(weighted=weighted, repeats=self.data.repeats)
@@ -173,7 +173,7 @@ class KernelRidge(Posterior):
     def factor(self, ridge: float) -> GrowingCholesky:
         """Return L and z of ``A = K + ridge C^-1`` over all rows of the data.
 
-        O(n^2) per new row at a ridge that was used before, else O(n^3).
+        It costs O(n^2) per new row at a ridge that was used before, else O(n^3).
         """
         data = self.data
         assert data is not None
@@ -267,7 +267,7 @@ class ExactAt(LowRankPosteriorAt):
         return self.factor.z @ W, variance
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean [... q], and W twice [... m q]."""
+        """Return the mean [... q], and W [... m q] twice, as U and V."""
         self.state.check(X)
         W = self.factor.solve(self.k(self.data.X, X.reshape(-1, X.shape[-1])))
         mean = (self.factor.z @ W).reshape(X.shape[:-1])

@@ -1,9 +1,9 @@
 """The data of an exact regression: locations with counts, so that repeated points cost nothing.
 
 n observations are kept as m <= n rows (location, count c, mean target). A row stands for
-observations of equal location; several rows may have the same one. An observation of weight w,
-whose noise variance is 1/w of the others', counts w times. Observations at one location differ only
-by noise, so with ``C = diag(c)`` and ``A = K_m + ridge C^-1``
+observations of equal location; several rows may have the same location. An observation of weight w
+counts w times: its noise variance is 1/w of that of weight 1. Observations at one location differ
+only by noise, so with ``C = diag(c)`` and ``A = K_m + ridge C^-1``
 
     (K_n + ridge I)^-1  acts like  A^-1 on the mean targets ybar,
     ln det(I + K_n / ridge) = ln det A - sum ln(ridge / c),
@@ -11,11 +11,11 @@ by noise, so with ``C = diag(c)`` and ``A = K_m + ridge C^-1``
     |y - mean|^2 = within + ridge^2 sum_r (A^-1 ybar)_r^2 / c_r,
     Tr K_n (K_n + ridge I)^-1 = sum_r 1 - (ridge / c_r) [A^-1]_rr,
 
-where ``within`` is the weighted sum of squares of the targets around the mean of their row, and K_n
-and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/observations.md).
+where ``within`` is the weighted sum of squares of the targets around the mean of their row. On the
+left K_n and y are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/observations.md).
 
-A repeat first enters as a row of its own. Once repeats are a third of the rows, all rows of equal
-location are merged. The factor of the distinct rows is then computed again, which is O(m^2) per
+A repeat first enters as a new row. Once a third of the rows are repeats, all rows of equal location
+are merged, and the factor of the distinct rows is computed again. This costs O(m^2) per
 observation, amortised.
 """
 
@@ -32,29 +32,29 @@ from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
 
 _FEWEST_REPEATS_TO_MERGE = 32
-"""Rows at locations of earlier rows, up to which none are merged."""
+"""Number of repeated rows up to which rows are never merged."""
 
 
 class Observations(Stateful):
     """The observations, grouped into rows of equal location with counts and mean targets.
 
-    Two rows may have the same location: a repeat first enters as a row of its own.
+    Two rows may have the same location, because a repeat first enters as a new row.
 
     Args:
-        X: Points of the dtype, device and columns of those to come.
-        y: Targets of the dtype and device of those to come.
+        X: Points with the dtype, device and columns of the data.
+        y: Targets with the dtype and device of the data.
 
     Attributes:
         within: Sum of squares of the targets around the mean of their row, [].
         weight_range: Smallest and largest weight of an observation, and 1.
         n: Number of observations.
         rows: Number of rows m.
-        repeats: Number of observations that repeated a location, and of those that repeated its
-            last value too.
-        blocks: Row numbers at which an update ended. Whatever follows the data takes their rows
-            block by block, so that a copy that does so later repeats every rounding.
-        layout: A version that changes whenever rows change other than by appending: results derived
-            from the rows of another layout are void.
+        repeats: Number of observations at an earlier location, and how many of these have its last
+            value too.
+        blocks: Row numbers at which an update ended. Factors are extended block by block, so that a
+            copy that is extended later has the same rounding errors.
+        layout: A version that changes when rows change other than by appending. Results from the
+            rows of another layout are invalid.
     """
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
@@ -87,21 +87,14 @@ class Observations(Stateful):
         return self.n == self.rows and self.weight_range == (1.0, 1.0)
 
     def blocks_after(self, row: int) -> list[tuple[int, int]]:
-        """Return the blocks (start, stop) that begin at ``row``, the end of a block, or later."""
+        """Return the blocks (start, stop) that begin at ``row`` or later; a block begins at ``row``."""
         if row == self.rows:
             return []
         stops = self.blocks[bisect.bisect_right(self.blocks, row) :]
         return list(itertools.pairwise([row, *stops]))
 
     def append(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
-        """Add observations.
-
-        Args:
-            X: Points [r d].
-            y: Targets [r].
-            weights: Weights [r]; None for ones.
-            host: The same as plain numbers.
-        """
+        """Add points X [r d], targets y [r] and weights [r] (None for ones), also given on the host."""
         self.n += len(X)
         if weights is None:
             weights = torch.ones_like(y)

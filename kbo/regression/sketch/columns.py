@@ -1,9 +1,9 @@
 """Moments of a sketched posterior at fixed points, updated row by row, for ``FixedPoints``.
 
-Notation as in nystrom.py. The features z(P) [m A] of the points change only when
-the dictionary does. At the posterior's own ridge, an observation changes the quadratic forms
-``z'M^-1 z`` by the square of one product (see ``InverseRoot``), so mean and variance of A points
-follow it in O(m A) instead of O(m^2 A).
+Notation as in nystrom.py. The features z(P) [m A] of the points change only with the dictionary. At
+the posterior's own ridge, an observation changes the quadratic form ``z'M^-1 z`` by the square of
+one product (``InverseRoot``). So an update of mean and variance of A points costs O(m A) instead of
+O(m^2 A).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class SketchColumns(Columns):
         self._prior: Tensor = state.prior_variance(points).double()
         self._features: GrowingTensor = GrowingTensor(self._X.new_empty(0, len(points)))
         self._residual: Tensor = self._prior
-        self._layout: int | None = None  # of the sketch, that of the features
+        self._layout: int | None = None  # layout of the sketch when the features were computed
         self._form: Tensor = torch.zeros_like(self._prior)  # z'M^-1 z
-        self._generation: int | None = None  # of the root, that of the form
+        self._generation: int | None = None  # generation of the root when the form was computed
         self._n_events: int = 0
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance [A].
 
-        In O(m A) per new observation at the posterior's own ridge, else O(m^2 A).
+        It costs O(m A) per new observation at the posterior's own ridge, else O(m^2 A).
         """
         self._catch_up()
         posterior = self.state.at(ridge)
@@ -65,7 +65,7 @@ class SketchColumns(Columns):
 
     @torch.no_grad()
     def _catch_up(self) -> None:
-        """Update the features after changes of the dictionary, then the moments by new observations."""
+        """Update the features if the dictionary has changed, then the moments by new observations."""
         sketch = self.state.sketch
         if self._layout != sketch.layout:
             z = sketch.features(self._X)

@@ -11,8 +11,8 @@ What happens to an observation (``Sketch._observe``):
     4. ``M^-1`` is updated by the new column of B             ``_update_root``, ``inverse_root.py``
     5. the dictionary may change                              ``_admit``, ``_choose``, ``_redraw``
 
-A step costs O(m^2) while the dictionary stays, O(n m + m^2) for a new inducing point and
-O(n m^2 + m^3) for a new dictionary, n counting distinct locations.
+An observation costs O(m^2) while the dictionary stays, O(n m + m^2) if it becomes an inducing
+point, and O(n m^2 + m^3) for a new dictionary, where n is the number of distinct locations.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
 from kbo.regression.sketch.rows import Rows
 
 _FEW = 8
-"""Up to m / _FEW new columns of B it is cheaper to update ``M^-1`` by them one by one."""
+"""Up to m / _FEW new columns of B, ``M^-1`` is updated one column at a time, which is cheaper."""
 
 _MOST_REPEATS = 8
-"""Entries of ``Rows.order``, over rows and a block of ``error.py``, at which repeats are merged."""
+"""Repeats are merged once ``Rows.order`` exceeds this many times the rows plus a block of E."""
 
 
 class Batch(NamedTuple):
@@ -72,23 +72,23 @@ class Sketch(Stateful):
     Args:
         kernel: The kernel.
         ridge: The ridge.
-        dictionary: The description of the dictionary.
+        dictionary: The dictionary without memory; ``Dictionary.begin`` copies it.
         like: A tensor [0 d] on the device of the observations.
 
     Attributes:
         k: The kernel.
-        dictionary: The dictionary at work, with its memory.
+        dictionary: The dictionary in use, with its memory.
         features: ``z(x)``.
         rows: The distinct observed locations, with their features and counts.
         root: ``M^-1`` as a square root.
         error_norm: The bound of ``|K - B'B|``.
         residual_sums: Sums over the diagonal of ``K - B'B``.
         n: Number of observations, repeats included.
-        weighted: Whether one of them has another weight than 1. With weights, B has columns
-            ``sqrt(w) z(x)``, K and E are ``W^1/2 K W^1/2`` and ``W^1/2 E W^1/2``, and y is
+        weighted: Whether an observation has another weight than 1. With weights W, B has columns
+            ``sqrt(w) z(x)``, K stands for ``W^1/2 K W^1/2``, E for ``W^1/2 E W^1/2`` and y for
             ``W^1/2 y``.
         yy: ``y'y``.
-        repeats: As in ``Provenance``.
+        repeats: The repeated observations, as in ``Provenance``.
         kernel_error: Error of the kernel at locations and inducing points (``DenseKernel.error``).
         trace: ``Tr K``.
         kappa: Largest ``w k(x, x)`` of an observation.
@@ -133,7 +133,7 @@ class Sketch(Stateful):
 
     @torch.no_grad()
     def update(self, new: Batch) -> None:
-        """Add observations, one after the other unless the dictionary takes blocks."""
+        """Add observations, one after the other or, if the dictionary takes blocks, at once."""
         n_new = len(new.X)
         if self.dictionary.stays or (self.dictionary.in_blocks and n_new > 1):
             self._observe_block(new)
@@ -189,7 +189,7 @@ class Sketch(Stateful):
         )
         self.repeats = (self.repeats[0] + n_repeats, self.repeats[1] + n_equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
-            self.rows.merge()  # the memory of the order would grow with the repeats
+            self.rows.merge()  # otherwise the memory of the order would grow with the repeats
             self.error_norm.restart(merged=self.rows.n)
             self.residual_sums.restart()
         self.kernel_error = max(self.kernel_error, self.k.error(new.X))
@@ -213,7 +213,7 @@ class Sketch(Stateful):
                 self.root.add(whitened, float(whitened @ whitened))
             return
         if self.rows.n <= REFRESH:
-            self._sum_rows()  # thousands of repeats of a few rows would drift
+            self._sum_rows()  # otherwise errors of thousands of repeats of a few rows would add up
         self.root.refresh(self.G)
 
     def _admit(self, x: Tensor, point: Candidate) -> None:
@@ -233,7 +233,7 @@ class Sketch(Stateful):
         self.root.border(self.G)
 
     def _complete(self, rows_before: int) -> None:
-        """Make inducing points of the rows that are left with more than the dictionary allows."""
+        """Make rows inducing points until no residual exceeds what the dictionary allows."""
         if not bool((self.rows.residual > self.dictionary.allowed(self)).any()):
             return
         mostly_new = self.rows.n >= 2 * rows_before
@@ -253,13 +253,13 @@ class Sketch(Stateful):
             self._admit(x, point)
 
     def _choose(self) -> None:
-        """Let the dictionary choose among all rows, in place of the present inducing points."""
+        """Replace the inducing points by those that the dictionary chooses among all rows."""
         before = self.features
         self._replace(self.dictionary.chosen(self), BLOCK)
         self.dictionary.replaced(before, self)
 
     def _redraw(self) -> bool:
-        """Take a new dictionary if the present one asks for it; return whether it did."""
+        """Replace the inducing points if the dictionary redraws them; return whether it did."""
         drawn_rows = self.dictionary.redraws(self)
         if drawn_rows is None:
             return False
@@ -267,10 +267,10 @@ class Sketch(Stateful):
         return True
 
     def _replace(self, chosen_rows: list[int], block: int) -> None:
-        """Make rows the inducing points, in place of the present ones.
+        """Replace the inducing points by rows.
 
         Args:
-            chosen_rows: Their numbers.
+            chosen_rows: The numbers of the rows.
             block: The block size of the error norm from then on.
         """
         points = self.rows.X[chosen_rows]

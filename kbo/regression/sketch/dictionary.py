@@ -1,8 +1,8 @@
-"""Dictionaries: the choice of the inducing points of a sketch; ``leverage.py`` has the random ones.
+"""Dictionaries: the choice of the inducing points of a sketch; ``leverage.py`` has random choices.
 
-A sketch calls ``accepts`` before it counts an observation, and ``redraws`` after it. A dictionary
-of your own is a subclass that defines one of them. Where all observations are known, ``chosen``
-chooses among them by pivoting.
+A sketch calls ``accepts`` before it counts an observation, and ``redraws`` after it. Your own
+dictionary is a subclass of ``Dictionary`` that defines one of the two. ``chosen`` chooses among all
+observations by pivoting.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kbo.regression.sketch.inverse_root import InverseRoot
 from kbo.regression.sketch.rows import Rows
 
 FINE = 1e-6
-"""Fraction of the prior variance that observations may be left with when all inducing points are
-chosen again."""
+"""Residual, as a fraction of the prior variance, that counts as explained when all inducing points
+are chosen again."""
 
 MOST_ANCHORS = 500
-"""Inducing points of a default dictionary; where more are needed, bounds are wider or lose their
-guarantee."""
+"""Largest number of inducing points of a default dictionary. Where more are needed, bounds are wider
+or have no guarantee."""
 
 
 class Observed(Protocol):
@@ -62,7 +62,7 @@ class Candidate:
         residual: ``k(x, x) - |z(x)|^2``, the variance that the dictionary does not explain.
         column: ``k(Z, x)``, [m 1].
         features: ``z(x)``, [m].
-        place: Its location.
+        place: Its location on the host.
         basis: The features of the dictionary.
         weight: Its weight.
     """
@@ -92,7 +92,7 @@ class Candidate:
 
     @property
     def well_conditioned(self) -> bool:
-        """Whether it can join the inducing points as these are; if not, all are chosen again."""
+        """Whether it can join the present inducing points; if not, all are chosen again."""
         limit = self.residual / (CONDITION * self.prior)
         if 1 + float(self.basis.spread(self.features)) ** 2 < limit:
             return True  # the usual case, in O(m): the spread bounds the norm of the coefficients
@@ -100,28 +100,26 @@ class Candidate:
 
     @property
     def negligible(self) -> bool:
-        """Whether it has a small residual and would make the inducing points nearly singular."""
+        """Whether its residual is small and it would make the inducing points nearly singular."""
         return self.dependent or (self.residual <= FINE * self.prior and not self.well_conditioned)
 
 
 class Dictionary(Stateful):
-    """Rule that chooses the inducing points of a ``NystromRidge``.
+    """The rule that chooses the inducing points of a ``NystromRidge``.
 
-    The base class begins without points and never takes any.
-
-    The object that is passed to a sketch is a description. ``begin`` turns it into a chooser with a
-    memory of its own, so one description may serve many sketches.
+    The base class begins without points and never takes any. A sketch calls ``begin`` for a copy
+    with its own memory, so one dictionary may be passed to many sketches.
 
     Args:
-        most: Largest number of points m; None for no limit. Mixture bounds pay for a limit by the
-            unexplained variance; bounds that need a good dictionary may lose their guarantee.
+        most: Largest number of points m; None for no limit. With a limit, mixture bounds may be
+            wider, and bounds that need a good dictionary may have no guarantee.
 
     Attributes:
         capped: Whether the limit has kept a point out.
-        threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that an observation of weight w is left with;
-            None if the dictionary promises nothing.
-        mu: The ridge of the leverages by which points enter, in units of the kernel; None if it is
-            that of the posterior, or there are none.
+        threshold: Largest residual ``w (k(x, x) - |z(x)|^2)`` of an observation of weight w; None
+            if there is no such limit.
+        mu: The ridge of the leverages by which points enter, in units of the kernel; None without
+            leverages, or if it is the ridge of the posterior.
     """
 
     points: Tensor | None = None
@@ -133,8 +131,8 @@ class Dictionary(Stateful):
     in_blocks = False
     """Whether observations that come together are counted at once, without ``accepts``.
 
-    Then ``redraws`` is called. If that draws no other points, the rows that are left with more than
-    ``allowed`` become inducing points, the worst ones first.
+    Then ``redraws`` is called. If it draws no other points, rows whose residual exceeds ``allowed``
+    become inducing points, those with the largest residual first.
     """
 
     needs_refresh = False
@@ -156,23 +154,23 @@ class Dictionary(Stateful):
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def begin(self, like: Tensor) -> Self:
-        """Return a chooser without memory, for points in the dtype and on the device of ``like``.
+        """Return a copy with the same settings, for points in the dtype and on the device of ``like``.
 
-        It has the settings of this one. A subclass with a memory resets it here.
+        A subclass that remembers anything resets it here.
         """
         begun = self.fork()
         begun.capped = False
         return begun
 
     def frozen(self) -> Dictionary:
-        """Return a chooser for the time while a batch is chosen: one that does not draw again."""
+        """Return a dictionary that does not draw again, for use while a batch is chosen."""
         return self
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
         """Return whether an observation becomes an inducing point; ignored if it is dependent.
 
-        Where it would be nearly singular together with the inducing points, the sketch replaces all
-        of them by the rows of ``chosen``, and calls ``replaced``.
+        If it would make the inducing points nearly singular, the sketch replaces all of them by the
+        rows of ``chosen``, and calls ``replaced``.
         """
         return False
 
@@ -183,7 +181,8 @@ class Dictionary(Stateful):
     def allowed(self, sketch: Observed) -> Tensor:
         """Return the largest residual ``k(x, x) - |z(x)|^2`` that ``chosen`` may leave, [rows].
 
-        By default the present one, but a fraction ``FINE`` of the prior for the latest row.
+        By default it is the present residual, and at least ``FINE`` of the prior; for the latest
+        row it is ``FINE`` of the prior.
         """
         rows = sketch.rows
         negligible = FINE * rows.prior
@@ -192,14 +191,14 @@ class Dictionary(Stateful):
         return allowed
 
     def chosen(self, sketch: Observed) -> list[int]:
-        """Return the rows of a dictionary chosen again: pivots, until ``allowed`` is reached."""
+        """Return the rows of a new dictionary, by pivoting until residuals are at most ``allowed``."""
         return self._pivots(sketch, self.allowed(sketch), self.most)
 
     def replaced(self, before: Features, sketch: Observed) -> None:
-        """Update a memory of inducing points: rows have replaced those of ``before``."""
+        """Update what the dictionary remembers, after rows have replaced the points of ``before``."""
 
     def has_capacity(self, m: int) -> bool:
-        """Return whether one more point is allowed beside m others; sets ``capped`` if not."""
+        """Return whether a point may be added to m others; set ``capped`` if not."""
         if self.most is not None and m >= self.most:
             self.capped = True
             return False
@@ -217,13 +216,13 @@ class Dictionary(Stateful):
 
 
 class FixedDictionary(Dictionary):
-    """Inducing points that are given in advance, and stay whatever is observed.
+    """Inducing points that are given in advance, and never change.
 
     Args:
-        points: Z [m d]. The posterior leaves out points that depend on those before them.
+        points: Z [m d]. The posterior leaves out points that depend linearly on earlier ones.
 
     Raises:
-        InvalidInput: Not a finite floating-point matrix.
+        InvalidInput: ``points`` is no finite floating-point matrix.
     """
 
     stays = True
@@ -248,8 +247,8 @@ class FixedDictionary(Dictionary):
             kernel: The kernel of the posterior.
             X: Candidates, for example a sample of where observations are expected.
             m: Largest number of points.
-            tolerance: Fraction of the largest prior variance at which all candidates count as
-                explained.
+            tolerance: Largest residual of a candidate, as a fraction of the largest prior variance,
+                at which the choice ends.
         """
         m = checks.whole("m", m, 1)
         tolerance = checks.non_negative("tolerance", tolerance)
@@ -266,21 +265,21 @@ class FixedDictionary(Dictionary):
 
 
 class GreedyDictionary(Dictionary):
-    """Inducing points such that no observation is explained too badly.
+    """Inducing points that leave no observation with a residual above a threshold.
 
-    An observed point enters if the points before it leave more than ``threshold`` of its variance
-    unexplained. Then no observation leaves more than ``threshold`` unexplained, so the residual of
-    a sketch, and with it the price of mixture bounds on it, is known in advance. Observations that
-    come one by one enter in their order: the approximate linear dependence test of Engel, Mannor &
-    Meir (2004). Of several that come together the worst ones enter first, which takes fewer points.
-    Where the points would be nearly singular together, for example because the first ones were
-    close to each other, all are chosen again from all locations: no observation is left out for
-    rounding.
+    An observed point enters if the points before it leave a residual above ``threshold``. So every
+    residual of the sketch is at most ``threshold``, and how much it widens mixture bounds is known
+    in advance. Observations that come one by one are tested in their order: the approximate linear
+    dependence test of Engel, Mannor & Meir (2004). Of observations that come together, those with
+    the largest residual enter first, which takes fewer points. If the points would be nearly
+    singular, for example because the first ones were close to each other, all are chosen again from
+    all locations. So no observation is left out because of rounding.
 
     Args:
-        threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the
-            kernel. Residuals below 1e-9 of the prior variance always count as explained.
-        most: Largest number of points; then observations may leave more, and ``capped`` is true.
+        threshold: Largest residual ``w (k(x, x) - |z(x)|^2)`` of an observation of weight w, in
+            units of the kernel. Residuals below 1e-9 of the prior variance count as 0.
+        most: Largest number of points. If it is reached, residuals may be larger, and ``capped`` is
+            true.
     """
 
     in_blocks = True

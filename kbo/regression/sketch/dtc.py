@@ -6,15 +6,14 @@ With features z = z(x) of the dictionary, B = [z(x_1) .. z(x_n)] and M = B B' + 
                 = k(x, x) - |z|^2 + ridge z'M^-1 z                                              (2)
 
 (Quinonero-Candela & Rasmussen 2005, Sec. 5; eq. 2 of BKB, Calandriello et al. 2019; Prop. 4.2 of
-EK-UCB, Zenati et al. 2022). By (1) it is the exact posterior in which B'B takes the place of the
-kernel matrix and B'z that of the kernel column, but not k(x, x) that of the prior variance. (2)
-follows from ``B (B'B + ridge I)^-1 B' = I - ridge M^-1``. It is not an upper bound of the exact
-variance.
+EK-UCB, Zenati et al. 2022). (1) is the variance of an exact posterior with the kernel matrix B'B
+and the kernel column B'z, but with the true prior variance k(x, x). (2) follows from ``B (B'B +
+ridge I)^-1 B' = I - ridge M^-1``. It is not an upper bound of the exact variance.
 
-``dtc_variance`` is (2), for one ridge. ``across()`` evaluates (1), for every ridge, in the
-eigenbasis of B'B: there it is the formula of the exact posterior, in ``SpectralRidges``
-(spectral_ridges.py). ``NystromAt.predict`` takes that way as well where there are very many points.
-``numerics.clamped`` then raises a variance that rounding made smaller than it can be.
+``dtc_variance`` is (2), for one ridge. ``across()`` computes (1), for every ridge, in the
+eigenbasis of B'B, by the formula of the exact posterior (``SpectralRidges``). ``NystromAt.predict``
+does the same for very many points. ``numerics.clamped`` then raises variances that rounding made
+too small.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def dtc_factors(z: Tensor, whitened: Tensor, ridge: float) -> tuple[Tensor, Tens
 
 
 def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-    """Return standard normal numbers [count N], of the unexplained part of draws at X [N d].
+    """Return standard normal numbers e [count N] for the residual part of draws at X [N d].
 
     A draw is ``z(x)'w + sqrt(residual) e`` with w from ``N(0, ridge M^-1)``: its variance is (2).
     """

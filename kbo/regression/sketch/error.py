@@ -12,10 +12,10 @@ E = V'V, and ``|[V_1 V_2]|^2 <= |V_1|^2 + |V_2|^2``), so
 
     |E| <= sum over complete blocks of |E_bb| + Tr E over the rest.
 
-Every norm on the right is computed in full and rounded up by an estimate of its rounding error. So
-the result is not below |E| as far as that estimate is right (see ``rounding``). Against the trace it
-gains a factor of about the effective rank of the residual within a block. Norms are computed when
-they are needed. More inducing points only make E smaller, so earlier norms stay valid.
+Every norm on the right is computed in full and rounded up by an estimate of its rounding error. The
+result is an upper bound of |E| if this estimate is right (``rounding``). It is smaller than the
+trace by a factor of about the effective rank of E within a block. Norms are computed when they are
+needed. More inducing points only make E smaller, so earlier norms stay valid.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 
 BLOCK = 1024
-"""Observations of a complete block: its norm costs BLOCK^3 once, so BLOCK^2 per observation."""
+"""Observations in a complete block. Its norm costs BLOCK^3 once, so BLOCK^2 per observation."""
 
 SMALL_BLOCK = 64
-"""Observations of a block where all norms are void whenever the dictionary is drawn again."""
+"""Observations in a block of a dictionary that is drawn again, which makes all norms invalid."""
 
 _LEAST = 32
-"""Observations of the smallest block whose norm is computed; of fewer the trace is taken."""
+"""Observations in the smallest block whose norm is computed; fewer enter by their trace."""
 
 _MOST_RIDGES = 32
-"""Ridges whose log-determinant of E is kept."""
+"""Number of ridges whose log-determinant of E is kept."""
 
 _EPS = torch.finfo(torch.float64).eps
 
 _ROUNDING_OF_QUAD = 1e-13
-"""Relative error of ``y'y``, with room to spare."""
+"""Upper bound of the relative rounding error of ``y'y``."""
 
 Number = TypeVar("Number", float, Tensor)
 
 
 class NystromError(Error):
-    """Errors of a sketched posterior, a NystromRidge: of its dictionary, and of rounding."""
+    """The errors of a ``NystromRidge``, by its dictionary and by rounding."""
 
     sketch: Any = delegated_to("state.sketch")
     of_coordinates: float = delegated_to("state.sketch.kernel_error")
@@ -83,12 +83,12 @@ class NystromError(Error):
 
     @property
     def terms(self) -> int:
-        """The number of inducing points, and the root of n: roundings of a sum cancel in part."""
+        """The number of inducing points plus the root of n, as rounding errors partly cancel."""
         return self.sketch.m + math.isqrt(self.sketch.n)
 
     @property
     def rounding(self) -> Rounding:
-        """The error of the algebra, and of rounding in the dictionary on norms and features."""
+        """The rounding error of the algebra, and of norms and features by the dictionary."""
         sketch = self.sketch
         algebra = super().rounding
         of_features = sketch.residual_sums.rounding(sketch.rows)
@@ -100,15 +100,15 @@ class NystromError(Error):
 class ResidualSums(Stateful):
     """Sums over the diagonal of E, rounded up, to which new observations are added.
 
-    While the inducing points stay, so do the residuals of earlier observations: reading a sum costs
-    O(r) for r observations since the last time, whatever n is.
+    The residuals of earlier observations stay the same while the inducing points do. So a sum costs
+    O(r) for r observations since the last call, for any n.
     """
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again, since the residuals or the order of the observations have changed."""
+        """Begin again, after the residuals or the order of the observations have changed."""
         self._n_added = 0  # entries of Rows.order that are in the sums
         self._trace = 0.0
         self._rounding = 0.0
@@ -125,7 +125,7 @@ class ResidualSums(Stateful):
         return self._rounding
 
     def log_det(self, rows: Rows, ridge: float) -> float:
-        """Return ``sum_i ln(1 + E_ii / ridge)``, rounded up, with repeats of a location as one i."""
+        """Return ``sum_i ln(1 + E_ii / ridge)`` over distinct locations i, rounded up."""
         self._add_observations(rows)
         if ridge not in self._log_dets:
             rounding_of_residual = rounding(rows.m, rows.prior, rows.spread)
@@ -166,9 +166,9 @@ class ResidualSums(Stateful):
 class ErrorNorm(Stateful):
     """A running upper bound of the operator norm of E, over the entries of ``Rows.order``.
 
-    Complete blocks have ``block`` observations, a power of two of at least 64, or are the entries
-    that ``Rows.merge`` left. The entries after the last complete block are cut into blocks of half
-    that size, a quarter, ..., 32, by the binary digits of their number.
+    A complete block has ``block`` observations, a power of two of at least 64, or the entries that
+    ``Rows.merge`` left. Later entries are cut into blocks of half that size, a quarter, ..., 32, by
+    the binary digits of their number.
     """
 
     def __init__(self, block: int = BLOCK) -> None:
@@ -176,7 +176,7 @@ class ErrorNorm(Stateful):
         self.restart()
 
     def restart(self, merged: int = 0) -> None:
-        """Begin with the first entry; the first ``merged`` ones form blocks of their own."""
+        """Begin again at the first entry; the first ``merged`` entries form separate blocks."""
         self._merged = merged
         self._norm_of_blocks = 0.0  # sum over complete blocks
         self._n_in_blocks = 0  # entries in complete blocks
@@ -234,21 +234,21 @@ def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
 def rounding(m: int, prior: Number, spread: Number) -> Number:
     """Return the expected amount by which rounding lowers the residual of a point.
 
-    An estimate of the usual size, under m inducing points, not a worst case. The factor of the
-    dictionary is that of ``k(Z, Z) + delta``, delta an error of the size of rounding, whose norm
-    is about ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``, where c are the
-    coefficients of x, and ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term
-    is the rounding of ``|z|^2`` itself.
+    It is an estimate of the usual size, not a worst case. The computed Cholesky factor of the m
+    inducing points is that of ``k(Z, Z) + delta``, where delta is a rounding error of norm about
+    ``sqrt(m) eps k``. So ``|z(x)|^2`` has the error ``c'delta c``, where c are the coefficients of
+    x, and ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term is the rounding of
+    ``|z|^2`` itself.
     """
     return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
 
 
 def stretching(features: Features, k: DenseKernel) -> float:
-    """Return the expected factor, less one, by which rounding stretches squared norms of functions.
+    """Return the expected factor, less one, by which rounding increases squared norms of functions.
 
-    With the error delta of ``rounding``, features are those of ``k(Z, Z) + delta``, and the
-    function with coefficients w in them has a squared norm of ``|w|^2 - w'L^-1 delta L^-T w``. Of
-    usual size, as there.
+    With the error delta of ``rounding``, features are those of ``k(Z, Z) + delta``. A function with
+    coefficients w in them has the squared norm ``|w|^2 - w'L^-1 delta L^-T w``. This is an estimate
+    of the usual size too.
     """
     if features.m == 0:
         return 0.0

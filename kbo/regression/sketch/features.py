@@ -9,12 +9,12 @@ coordinate to every feature vector and leaves the others as they are: with ``b =
     L <- [[L, 0], [b', p]],    z(x) <- (z(x), (k(z*, x) - b'z(x)) / p).
 
 A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds only rounding error and never becomes an inducing
-point. A larger p is not enough: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the
-norm ``sqrt(1 + |c|^2) / p``, by which the features multiply rounding errors. Points that come one
-by one along a path, or that are very close to each other, can make it arbitrarily large, whatever
-p is. Where ``(1 + |c|^2) / p^2`` would be more than ``1 / (CONDITION k(z*, z*))`` all inducing
-points are chosen again, by pivoting: among given points there is always a well-conditioned choice
-that explains the others (``Dictionary.chosen``).
+point. A larger p is not enough. With ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the
+norm ``sqrt(1 + |c|^2) / p``, by which the features multiply rounding errors. It can be arbitrarily
+large for any p, if points come one by one along a path or are very close to each other. If ``(1 +
+|c|^2) / p^2`` would exceed ``1 / (CONDITION k(z*, z*))``, all inducing points are chosen again by
+pivoting (``Dictionary.chosen``): among given points there is always a well-conditioned choice that
+explains the others.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DEPENDENT = 1e-9
 """Fraction of the prior variance below which the residual of a new point is rounding error."""
 
 CONDITION = 1e-9
-"""Inverse of the largest squared norm of a row of ``L^-1``, in units of the inverse prior variance,
-that a single new point may cause."""
+"""Inverse of the largest squared norm of the row of ``L^-1`` that one new point may add, in units
+of the prior variance."""
 
 _DEPENDENT_TOGETHER = 1e-13
-"""As ``DEPENDENT``, for points that come together: pivoting keeps these well-conditioned."""
+"""As ``DEPENDENT``, for points that come together, which pivoting keeps well-conditioned."""
 
 _CONDITION_TOGETHER = 1e-14
 """As ``CONDITION``, for points that come together."""
@@ -88,7 +88,7 @@ class Features(Stateful):
 
     @property
     def row_norms(self) -> Tensor:
-        """Norms of the rows of ``L^-1``, [m]: by these the coordinates multiply rounding."""
+        """Norms of the rows of ``L^-1``, [m], by which features multiply rounding errors."""
         return self._row_norms.value
 
     def at(self, location: Location) -> int | None:
@@ -143,8 +143,8 @@ class Features(Stateful):
 def independent(gram: Tensor) -> tuple[list[int] | None, GrowingFactor]:
     """Return a well-conditioned choice of points, given ``k(Z, Z)`` [m m], and its Cholesky factor.
 
-    The chosen points leave at most a fraction ``_DEPENDENT_TOGETHER`` of the prior variance of any
-    other one. They are None if all points are chosen, which is the usual case.
+    The residual of every other point is at most ``_DEPENDENT_TOGETHER`` of its prior variance. The
+    choice is None if all points are chosen, which is the usual case.
     """
     prior = gram.diagonal()
     L, info = torch.linalg.cholesky_ex(gram)
@@ -156,7 +156,8 @@ def independent(gram: Tensor) -> tuple[list[int] | None, GrowingFactor]:
         return None, factor
     scale = prior.outer(prior).sqrt()
     correlation = (gram / scale).masked_fill(scale == 0, 0)
-    first_wins = torch.linspace(1, 0.9, len(gram), dtype=gram.dtype, device=gram.device)  # of ties
+    # Weights that break ties: the first point wins.
+    first_wins = torch.linspace(1, 0.9, len(gram), dtype=gram.dtype, device=gram.device)
     least = _DEPENDENT_TOGETHER
     chosen, _ = pivots(
         correlation.__getitem__, correlation.diagonal(), len(gram), least, first_wins
@@ -181,7 +182,7 @@ def pivots(
         row: The row [n] of the kernel matrix of a point.
         prior: The diagonal of that matrix [n].
         m: Largest number of points.
-        least: The variance that a point may be left with, [n] or one number.
+        least: The largest residual that a point may keep, [n] or one number.
         weight: Positive numbers [n].
     """
     residual = prior.clone()
@@ -202,9 +203,9 @@ def pivots(
 
 
 def constant_for(X: Tensor, matrix: Tensor) -> Tensor:
-    """Return a matrix for a product with X: a copy if a gradient in X is to be computed later.
+    """Return a matrix for a product with X, as a copy if a gradient in X may be computed later.
 
-    The matrix itself may be written in place before that.
+    The matrix itself may be overwritten before the gradient is computed.
     """
     if X.requires_grad:
         return matrix.clone()

@@ -12,9 +12,10 @@ S gains the column ``s = (-M^-1 g, 1) / q``           |
 with ``q^2 = h - g'M^-1 g``                           |
 ``z'M^-1 z <- z'M^-1 z + (s'z)^2``                    | ``events``
 
-The first is Potter's form of the rank-one update (Bierman 1977): the square root keeps twice the
-digits of an updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). After
-``REFRESH`` columns S needs to be computed again from ``B B'``, so that rounding does not pile up.
+The first is Potter's form of the rank-one update (Bierman 1977). The square root keeps twice the
+digits of an updated inverse, and quadratic forms stay sums of squares. Both updates cost O(m^2).
+After ``REFRESH`` columns S must be computed again from ``B B'``, so that rounding errors do not add
+up.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class InverseRoot(Stateful):
     Attributes:
         log_det: ``ln det(I + G / ridge)``.
         columns: Number of columns that were added since S was computed from G.
-        events: Changes since S was computed from G: factors f and vectors u with which quadratic
-            forms change, ``z'M^-1 z <- z'M^-1 z + f (u'z)^2``.
+        events: Changes since S was computed from G, as factors f and vectors u. Each changes
+            quadratic forms, ``z'M^-1 z <- z'M^-1 z + f (u'z)^2``.
         generation: A version that changes whenever S is computed from G.
     """
 
@@ -65,7 +66,7 @@ class InverseRoot(Stateful):
         if m:
             L, log_of_diagonal = cholesky_and_log(G + self.ridge * identity)
         inverse = torch.linalg.solve_triangular(L, identity, upper=False)
-        # S is stored by columns: products with S' from the left, are a third faster.
+        # S is stored by columns, which makes products with S' from the left a third faster.
         self._S = GrowingTensor(inverse.contiguous().mT)
         self.log_det: float = 2 * log_of_diagonal - m * math.log(self.ridge)
         self.events: list[tuple[float, Tensor]] = []
@@ -82,12 +83,12 @@ class InverseRoot(Stateful):
         self.columns += 1
 
     def border(self, G: Tensor) -> None:
-        """Add a row to B, given the G [m + 1, m + 1] to which that leads."""
+        """Add a row to B, given the new G [m + 1, m + 1]."""
         m = len(G) - 1
         g = G[-1, :-1]
         solved = self.S @ (g @ self.S)  # M^-1 g
         q_square = float(G[-1, -1] - g @ solved) + self.ridge
-        if q_square < 0.5 * self.ridge:  # by rounding: it is at least the ridge
+        if q_square < 0.5 * self.ridge:  # a rounding error: exactly it is at least the ridge
             self.refresh(G)
             return
         q = math.sqrt(q_square)

@@ -1,4 +1,4 @@
-"""Dictionaries of random points: points enter with probabilities about their ridge leverages.
+"""Dictionaries of random points, drawn with probabilities near their ridge leverages.
 
 * ``OnlineRowSampling`` (KORS; Calandriello et al. 2017, in EK-UCB): a point enters with probability
   about its leverage, and stays.
@@ -26,10 +26,10 @@ from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.features import Features
 
 _ACCURACY = 0.5
-"""Accuracy of the leverages of KORS, relative; eps in the papers."""
+"""Relative accuracy of the leverages of KORS; eps in the papers."""
 
 _BLOCK = 256
-"""Random numbers that are generated at once."""
+"""Number of random numbers that are generated at once."""
 
 
 class Uniforms(Stateful):
@@ -52,7 +52,7 @@ class Uniforms(Stateful):
         return self._generate(-self.blocks, n)
 
     def _generate(self, block: int, n: int) -> Tensor:
-        """Return the first n numbers [n] of a block; every block has a generator of its own."""
+        """Return the first n numbers [n] of a block; each block has its own generator."""
         # Odd multipliers spread seeds and blocks over 63 bits, far from small seeds of problems.
         mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
         generator = torch.Generator().manual_seed(mixed % 2**63)
@@ -62,11 +62,11 @@ class Uniforms(Stateful):
 class OnlineRowSampling(Dictionary):
     """Inducing points that are drawn once, when they are observed, by their leverages: KORS.
 
-    A new point enters, and then stays for ever, with probability ``min(1, gamma tau)``, where tau
-    is ``(1 + eps) g / (g + mu)`` with eps = 1/2, and g is the variance at the point given the
-    dictionary: a point that entered with probability p counts as an observation with noise
-    ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu. Calandriello et al. (2017),
-    Alg. 1; Zenati et al. (2022), eq. 41, in a form without cancellation.
+    A new point enters with probability ``min(1, gamma tau)`` and then stays. Here tau is ``(1 +
+    eps) g / (g + mu)`` with eps = 1/2, and g is the variance at the point given the dictionary. A
+    point that entered with probability p counts as an observation with noise ``mu p``. For a point
+    of weight w, mu is replaced by ``mu / w``. Calandriello et al. (2017), Alg. 1; Zenati et al.
+    (2022), eq. 41, in a form without cancellation.
 
     Args:
         mu: The ridge of the leverages, in units of the kernel.
@@ -76,8 +76,8 @@ class OnlineRowSampling(Dictionary):
     """
 
     _weights: list[float]
-    """Sum of ``1 / p`` over the samples at each inducing point: together they are one with noise
-    ``mu / weight``."""
+    """Sum of ``1 / p`` over the samples at each inducing point. Together they count as one sample
+    with noise ``mu / weight``."""
 
     _factor: GrowingFactor
     """The Cholesky factor of ``k(Z, Z) + mu diag(1 / weights)``."""
@@ -141,7 +141,7 @@ class OnlineRowSampling(Dictionary):
     def replaced(self, before: Features, sketch: Observed) -> None:
         """Keep the weights of inducing points that stay; new ones have probability 1.
 
-        The samples at points that left are forgotten, which makes later probabilities larger.
+        The samples at removed points are forgotten, which makes later probabilities larger.
         """
         counts = sketch.rows.counts.tolist()
         weights = []
@@ -166,15 +166,15 @@ class OnlineRowSampling(Dictionary):
 class LeverageResampling(Dictionary):
     """Inducing points that are drawn again after every observation, by their leverages: BKB.
 
-    Every observed point is drawn with probability ``min(1, q leverage)``. Leverages are those of
-    the present sketch; a location that was observed c times may be drawn c times. The newest point
-    stays if the draw is empty (Calandriello et al. 2019, Alg. 1).
+    Every observed point is drawn with probability ``min(1, q leverage)``, with the leverages of the
+    present sketch. A location that was observed c times may be drawn c times. If nothing is drawn,
+    the newest point is taken (Calandriello et al. 2019, Alg. 1).
 
     Args:
         oversampling: q; 2 to 10 in practice, ``6 alpha ln(4T / delta) / eps^2`` in theory
             (``for_horizon``).
-        most: Largest number of points: of those drawn, the ones with the least random number over
-            probability.
+        most: Largest number of points. If more are drawn, those with the smallest ratio of random
+            number to probability are taken.
         seed: Seed of the draws.
     """
 
@@ -189,9 +189,9 @@ class LeverageResampling(Dictionary):
     def for_horizon(cls, horizon: int, delta: float, eps: float = 0.5) -> Self:
         """Return a dictionary with the oversampling of the theory.
 
-        With it, leverages are within a factor ``(1 + eps) / (1 - eps)``. It takes nearly all points
-        unless the ridge is large. No bound relies on it: the error of a dictionary is computed
-        (``error.norm``).
+        Its leverages are right within a factor ``(1 + eps) / (1 - eps)``. It takes nearly all
+        points unless the ridge is large. No bound relies on this theory: bounds use the computed
+        error of the dictionary (``error.norm``).
         """
         delta = checks.probability("delta", delta)
         eps = checks.probability("eps", eps)
@@ -225,13 +225,13 @@ class LeverageResampling(Dictionary):
 class BatchedResampling(LeverageResampling):
     """Inducing points that are drawn again once the leverages have changed enough: BBKB.
 
-    They are drawn as by ``LeverageResampling`` when ``1 + sum of leverages > growth``, with the
-    leverages that the points had when the batch began; in between only means and variances follow
-    (Calandriello et al. 2020, Alg. 1).
+    They are drawn as by ``LeverageResampling`` once ``1 + sum of leverages > growth``. The sum is
+    over the batch, with leverages from its beginning. In between only means and variances are
+    updated (Calandriello et al. 2020, Alg. 1).
 
     Args:
         oversampling, most, seed: As in ``LeverageResampling``.
-        growth: Factor by which leverages may be out of date, C; 1 is BKB.
+        growth: C, the factor by which leverages may be outdated; 1 gives BKB.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class BatchedResampling(LeverageResampling):
         return 1 + self._spent > self.growth
 
     def frozen(self) -> BatchedResampling:
-        """Return a fork that waits: ``needs_refresh`` says when it would be drawn again."""
+        """Return a fork that is not drawn again; ``needs_refresh`` says when it would be."""
         frozen = self.fork()
         frozen._is_frozen = True
         return frozen

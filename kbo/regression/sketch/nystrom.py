@@ -12,10 +12,10 @@ On paper                                                   | in code
 ``|y - B'w|^2 = quad - ridge |w|^2``                       | ``NystromAt.rss``
 the same for every ridge                                   | ``NystromSpectrum``
 
-This is the posterior of BKB (Calandriello et al. 2019) and EK-UCB (Zenati et al. 2022, Prop. 4.2)
+This is the posterior of BKB (Calandriello et al. 2019) and EK-UCB (Zenati et al. 2022, Prop. 4.2),
 in a whitened form without explicit inverses. Its variance is that of the deterministic training
-conditional (``dtc.py``): not an upper bound of the exact one. At the state's own ridge ``M^-1``
-follows every observation in O(m^2); other ridges follow from the eigenvalues of ``B B'``.
+conditional (``dtc.py``), which is no upper bound of the exact variance. At the state's own ridge
+``M^-1`` is updated with every observation, O(m^2). Other ridges use the eigenvalues of ``B B'``.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ from kbo.regression.sketch.inverse_root import InverseRoot
 from kbo.regression.spectral_ridges import SpectralRidges, spectral_ridges
 
 _BLOCK = 2**19
-"""Entries of k(Z, x) that are evaluated at once."""
+"""Number of entries of k(Z, x) that are evaluated at once."""
 
 _MANY = 32
-"""Points per inducing point from which a prediction is worth an eigendecomposition, which halves
-the work per point."""
+"""Points per inducing point above which a prediction uses an eigendecomposition, which halves the
+work per point."""
 
 _LARGE = 1e-3
-"""The ridge, as a fraction of the kernel, from which the variance has all its digits then."""
+"""Smallest ridge, as a fraction of the kernel, at which that variance has all its digits."""
 
 _NULL = 1e-15
-"""Fraction of the sum of the eigenvalues of ``B B'`` below which one of them is rounding."""
+"""Fraction of the sum of the eigenvalues of ``B B'`` below which an eigenvalue counts as 0."""
 
 
 class NystromRidge(Posterior):
     """An approximate posterior for many observations, spanned by few inducing points.
 
-    The inducing points are those of a dictionary, and the approximation is the deterministic
-    training conditional (Nystrom features). While the dictionary stays, the time of a step does not
-    grow with n: at the state's own ridge it is O(m^2). Other ridges are computed from one
-    eigendecomposition of ``B B'`` after a change.
+    A dictionary chooses the inducing points. The approximation is the deterministic training
+    conditional (Nystrom features). While the dictionary stays, an update at the state's own ridge
+    costs O(m^2), for any n. Other ridges are computed from one eigendecomposition of ``B B'`` after
+    a change.
 
-    Distinct locations are kept (d + 5 numbers each), with their features (m numbers) if the
-    dictionary may change. Features of nearly dependent points need all digits of float64, in which
-    the state computes; its numbers have the dtype of its data.
+    It keeps the distinct locations (d + 5 numbers each), and their features (m numbers) if the
+    dictionary may change. It computes in float64, which features of nearly dependent points need;
+    its numbers have the dtype of its data.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -84,7 +84,7 @@ class NystromRidge(Posterior):
     Attributes:
         m: Number of inducing points that are in use.
         anchors: The inducing points, [m d].
-        dictionary: The dictionary at work, with its memory.
+        dictionary: The dictionary in use, with its memory.
         sketch: The data.
 
     Example:
@@ -102,7 +102,7 @@ class NystromRidge(Posterior):
         points = dictionary.points
         if points is None:
             points = torch.empty(0, 0, dtype=torch.float64, device="cpu")
-        freeze(kernel, points)  # a kernel that cannot be used is an error now
+        freeze(kernel, points)  # raises an error now if the kernel cannot be used
         self._begin(points[:0])
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class NystromRidge(Posterior):
         return f"NystromRidge({kernel}, ridge={self.ridge:.4g}, n={self.n}, m={self.m})"
 
     def _begin(self, like: Tensor) -> None:
-        """Start without observations, like [0 d] in device and dtype; d = 0 is unknown."""
+        """Start without observations, on the device and in the dtype of like [0 d]; d = 0: unknown."""
         self.like = like
         self.sketch: Sketch = Sketch(self.kernel, self.ridge, self.description, like.double())
         self.changed()
@@ -150,13 +150,13 @@ class NystromRidge(Posterior):
         )
         try:
             self.sketch.update(new)
-        finally:  # also after an interrupt: numbers of the data before are not valid any more
+        finally:  # also after an interrupt, when the data may have changed
             if self.sketch.weighted or self.sketch.repeats[0]:
                 self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
             self.changed()
 
     def move_ridge(self, ridge: float) -> None:
-        """Replace the ridge, also that of the dictionary; O(m^3)."""
+        """Replace the ridge, also in the sketch; O(m^3)."""
         self.sketch.move_ridge(checks.positive("ridge", ridge))
         super().move_ridge(ridge)
 
@@ -169,7 +169,7 @@ class NystromRidge(Posterior):
         return self.sketch.k.diagonal(X.double()).to(X.dtype)
 
     def _new_at(self, ridge: float) -> PosteriorAt:
-        """Return the posterior at a ridge, also without data: O(m^2) at the own one."""
+        """Return the posterior at a ridge, also without data; O(m^2) at the state's own ridge."""
         return self.compute_at(ridge)
 
     def compute_at(self, ridge: float) -> PosteriorAt:
@@ -319,7 +319,7 @@ class NystromAt(LowRankPosteriorAt):
         return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
 
     def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-        """Return draws [count N]: of the features jointly, of the residual point by point."""
+        """Return draws [count N]; the features are drawn jointly, the residual point by point."""
         weights = self.weight_draws(count, generator)
         normal = residual_noise(X, count, generator)
         draws = X.new_empty(count, len(X))
@@ -344,15 +344,15 @@ class NystromAt(LowRankPosteriorAt):
 
 
 class NystromSpectrum(Resolvent):
-    """``(B'B + a I)^-1`` for every a: a sketch is exact for this kernel matrix (``dtc.py``).
+    """``(B'B + a I)^-1`` for every ridge a; a sketch is exact for this kernel matrix (``dtc.py``).
 
-    With the singular values of B, ``B B' = Q diag(l) Q'`` and ``B = Q diag(sqrt(l)) V'``, V are
-    eigenvectors of B'B, in which the kernel column B'z of a point and y have the coordinates
+    By the singular value decomposition ``B = Q diag(sqrt(l)) V'``, with ``B B' = Q diag(l) Q'``. V
+    are eigenvectors of B'B. In them the kernel column B'z of a point, and y, have the coordinates
 
         V'B'z = diag(sqrt(l)) Q'z,        V'y = diag(1 / sqrt(l)) Q'B y.
 
-    All of y that is outside the span of V is unexplained at every ridge. One decomposition of
-    ``B B'`` [m m], O(m^3), and no border.
+    The part of y outside the span of V is unexplained at every ridge. It takes one decomposition of
+    ``B B'`` [m m], O(m^3), and has no border.
 
     Attributes:
         vectors: ``Q diag(sqrt(l))``, [m m]: maps features to coordinates.

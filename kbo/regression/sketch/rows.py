@@ -17,16 +17,16 @@ class Rows(Stateful):
     Args:
         like: A tensor [0 d] of the dtype and device of the locations.
         features: The features of the dictionary.
-        keeps_features: Whether the features of the rows are stored. With a dictionary that never
-            changes these are rarely needed, and computed again.
+        keeps_features: Whether the features of the rows are stored. If not, they are computed when
+            needed, which is rare while the dictionary never changes.
 
     Attributes:
         n: Number of rows.
         latest: The latest target of each row.
         latest_row: The row of the latest observation.
-        order: The row of every observation in order of arrival; after ``merge``, every row once and
+        order: The row of every observation in order of arrival; after ``merge``, every row once,
             then the rows of later observations.
-        weights: The weight that each entry of ``order`` stands for.
+        weights: The weight of each entry of ``order``.
     """
 
     def __init__(self, like: Tensor, features: Features, keeps_features: bool) -> None:
@@ -80,7 +80,7 @@ class Rows(Stateful):
 
     @property
     def spread(self) -> Tensor:
-        """Factor by which features multiply rounding in the dictionary, [n] (``error.py``)."""
+        """Factor by which features multiply rounding errors of the dictionary, [n] (``error.py``)."""
         return self.numbers[:, 2]
 
     @property
@@ -122,8 +122,8 @@ class Rows(Stateful):
             weights: Weights.
 
         Returns:
-            The number of observations at locations of earlier ones, and the number of these whose
-            target equals the latest one there.
+            The number of observations at earlier locations, and how many of these have exactly the
+            latest target there.
         """
         new: list[int] = []  # observations at new locations
         n_equal = 0
@@ -162,7 +162,7 @@ class Rows(Stateful):
         return torch.stack([residual, prior, self._basis.spread(features.mT)], -1)
 
     def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
-        """Add a coordinate [n] of the features; ``row_norm`` [] is of its row of ``L^-1``."""
+        """Add a coordinate [n] to the features; ``row_norm`` [] is the norm of its row of ``L^-1``."""
         self._features.grow(0, 1)
         self._features.value[:, -1] = coordinate
         numbers = self._numbers.value

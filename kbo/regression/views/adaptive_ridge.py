@@ -1,7 +1,7 @@
-"""A posterior whose ridge follows the data.
+"""A posterior whose ridge follows the data, for noise of unknown level.
 
-The ridge is a function of the observations in their order alone. Each move costs one factorisation,
-so a schedule should move it seldom, for example over a grid.
+The ridge depends only on the observations and their order. Each move costs one factorisation, so a
+schedule should move it seldom, for example over a grid.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class AdaptiveRidge(View):
     after every observation.
 
     Args:
-        state: The posterior without data, at any ridge: the schedule replaces it. Keep updating it
-            here.
-        schedule: The rule that moves the ridge, for example ``kbo.confidence.NoiseBounds``; a copy
-            of it is made.
+        state: The posterior without data. The schedule replaces its ridge. Add data through this
+            view only.
+        schedule: The rule that moves the ridge, for example ``kbo.confidence.NoiseBounds``; it is
+            copied.
 
     Raises:
         InvalidInput: The state or the schedule has data already, or is of another kind.
@@ -79,7 +79,7 @@ class AdaptiveRidge(View):
         if len(checks.shaped("X", X)) == 1:
             self._update_one(X, y, weights)
             return
-        # All are checked before the first is added; the prior variance finds points that the
+        # Check all rows before the first is added. The prior variance fails for points that the
         # kernel cannot evaluate.
         self.state.check(X)
         self.state.check_data(X, y, weights)

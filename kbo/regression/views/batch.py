@@ -1,9 +1,9 @@
 """A batch of points chosen before any is observed: means stay, variances follow the choices.
 
-The rule of GP-BUCB (Desautels et al. 2014). On an exact posterior it equals ``Hypothetical``
-without targets. On a sketch it does not: this view updates the sketch itself, as BBKB does to
-decide when a batch ends. Its cost is one update for each choice; that of ``Hypothetical`` is a
-solve for all of them.
+This is the rule of GP-BUCB (Desautels et al. 2014). On an exact posterior it equals
+``Hypothetical`` without targets. On a sketch it does not: this view updates the sketch itself, from
+which BBKB decides when a batch ends. It costs one update per choice; ``Hypothetical`` solves for
+all choices at once.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from kbo.regression.views.view import View, ViewAt
 class BatchView(View):
     """A posterior while a batch of points is chosen from a finite set, before any is observed.
 
-    Means and ``log_det`` are those of ``state``. Variances are those that it has once the points
-    chosen so far are observed: variances do not depend on targets, so a frozen fork of the state
-    observes the choices.
+    Means and ``log_det`` are those of ``state``. Variances are those of a frozen fork that has
+    observed the choices so far, with any targets, because variances do not depend on them.
 
     Args:
         state: The posterior of the observed data.
         points: The points [A d] among which the batch is chosen.
 
     Attributes:
-        after: The frozen fork.
+        after: The frozen fork, which has observed the choices.
         chosen: Number of points chosen so far.
     """
 
@@ -58,7 +57,7 @@ class BatchView(View):
 
     @torch.no_grad()
     def observe(self, index: int) -> None:
-        """Count that row of the points as observed from now on."""
+        """Add a choice, row ``index`` of the points, to the variances."""
         points = self.after.points
         index = checks.whole("index", index, 0, len(points) - 1)
         chosen = points[index : index + 1]

@@ -1,4 +1,4 @@
-"""Fixed points at which a posterior is evaluated again after every observation."""
+"""A posterior that is evaluated at the same points after every observation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kbo.regression.views.view import View, ViewAt
 class FixedPoints(View):
     """A posterior that is cheap at fixed points, such as the arms of a bandit problem.
 
-    Moments and draws at X equal to the points are updated row by row, in O(n A) for an exact
-    posterior and O(m A) for a sketch (its ``columns``); all else is computed by the posterior. The
-    points are copied and recognised by their values.
+    Mean, variance and draws at these points are updated row by row, in O(n A) for an exact posterior
+    and O(m A) for a sketch (``Posterior.columns``). All else is computed by the posterior. The
+    points are copied, and recognised by their values.
 
     Args:
-        state: The posterior; keep updating it, or call ``update`` here.
+        state: The posterior. Update it, or this view.
         points: The fixed points [A d].
 
     Raises:
@@ -49,9 +49,9 @@ class FixedPoints(View):
         return self._points.clone()
 
     def columns_at(self, X: Tensor) -> Columns | None:
-        """Return the moments at X [A d] that are updated row by row.
+        """Return mean and variance at X [A d], updated row by row.
 
-        None if X are other points, or there are no data.
+        None if X are not the fixed points, or there are no data.
         """
         points = self._points
         if self._columns is None or not self.n:
@@ -64,7 +64,7 @@ class FixedPoints(View):
 
     @property
     def observed(self) -> Posterior:
-        """The posterior of the observed data alone; that of the state, unless it is the same."""
+        """The posterior of the observed data alone: this view if no data are hypothetical."""
         return self.state.observed if self.provenance.hypothetical else self
 
     def at(self, ridge: float | None = None) -> PosteriorAt:

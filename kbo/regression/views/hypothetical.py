@@ -1,7 +1,7 @@
 """A posterior with a few more observations, as a differentiable, batched view of another.
 
-With P the hypothetical points, w their weights, S = cov(P, P) + ridge diag(1 / w) = L L' and c(x) =
-cov(x, P), all under the posterior of the observed data, block elimination gives the posterior of
+P are the hypothetical points and w their weights. Under the posterior of the observed data, S =
+cov(P, P) + ridge diag(1 / w) = L L' and c(x) = cov(x, P). Block elimination gives the posterior of
 observed and hypothetical data together (Rasmussen & Williams 2006, eq. 2.23, applied to a
 posterior):
 
@@ -9,11 +9,11 @@ On paper                                                | in code, with A = L^-1
 ``mean'(x) = mean(x) + c(x)'S^-1 (y_P - mean(P))``      | ``Elimination.new_mean``
 ``cov'(x, z) = cov(x, z) - c(x)'S^-1 c(z)``             | ``Elimination.new_variance``
 
-One view serves pending points, joint batches and fantasies. Without targets the mean stays and only
-the variance shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
+This view serves pending points, joint batches and fantasies. Without targets the mean stays and
+only the variance shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
 
-Batches are broadcast in one place, the constructor of the view: a view of batches takes over the
-points of a batched view below it, so that the posterior below is never batched and there is one set
+Only the constructor of the view broadcasts batches. If the underlying posterior is a batched view,
+this view takes over its points. So the underlying posterior is never batched, and there is one set
 P for each entry of the batch.
 """
 
@@ -38,7 +38,7 @@ from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAt
 
 _MOST_FACTORED = 8
-"""Ridges at each of which the underlying posterior is asked for a factor of its own."""
+"""Number of ridges up to which each uses its own factor of the underlying posterior."""
 
 
 class Hypothetical(View):
@@ -46,20 +46,20 @@ class Hypothetical(View):
 
     It is differentiable in the points P, in their targets and in the points of a prediction.
 
-    ``n``, ``log_det`` and ``quad`` remain those of the observed data: a bound on this view keeps
-    the width that the observed data justify, with a variance that includes P. It is a rule for
-    choosing batches; no theorem covers the bound itself.
+    ``n``, ``log_det`` and ``quad`` remain those of the observed data. So a bound on this view has
+    the width for the observed data, and a variance that includes P. This is a rule for choosing
+    batches; no theorem covers the bound.
 
     Args:
-        state: The posterior of the observed data, perhaps with hypothetical ones.
+        state: The posterior of the observed data; it may have hypothetical data too.
         P: Hypothetical points [... p d].
         targets: Their targets [... p], or None to hallucinate the mean.
-        weights: Their weights [... p], as in ``update``; ones if omitted. The batch shapes of these
-            three and of the state broadcast.
+        weights: Their weights [... p], as in ``update``; ones if omitted. The batch shapes of P,
+            targets, weights and state broadcast.
 
     Raises:
-        InvalidInput: Wrong shapes, dtypes or values; or targets for points after batches of
-            hallucinated ones.
+        InvalidInput: A shape, dtype or value is wrong, or there are targets although a batched
+            state has points without targets.
 
     Attributes:
         P: All hypothetical points [... p d], those of a batched state first.
@@ -94,16 +94,13 @@ class Hypothetical(View):
             self._take_over(state)
 
     def _take_over(self, state: Posterior) -> None:
-        """Put the hypothetical data of a batched view before those of this one.
+        """Put the hypothetical data of a batched view, ``state``, before those of this one.
 
-        This view is then about the posterior below the batched one.
-
-        Args:
-            state: The batched view.
+        The underlying posterior of the batched view becomes that of this view.
 
         Raises:
-            InvalidInput: It is of another class, or has hallucinated points, and this one has
-                targets.
+            InvalidInput: ``state`` is of another class, or it has points without targets and this
+                view has targets.
         """
         if not isinstance(state, Hypothetical):
             raise InvalidInput(
@@ -135,7 +132,7 @@ class Hypothetical(View):
 
     @property
     def observed(self) -> Posterior:
-        """The posterior of the observed data alone: that of the state."""
+        """The posterior of the observed data alone, from the underlying posterior."""
         return self.state.observed
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
@@ -144,8 +141,8 @@ class Hypothetical(View):
     def across(self, X: Tensor | None = None) -> AllRidges:
         """Return the posterior at any ridges, with the moments of groups X [... q g d].
 
-        The batch shape before q broadcasts with that of the view; groups are numbered in order of
-        the result.
+        The batch shape before q broadcasts with the batch shape of the view. Groups are numbered in
+        the order of the broadcast shape.
         """
         if X is None:
             return self.state.across()
@@ -239,7 +236,7 @@ class _HypotheticalAt(ViewAt):
         return Elimination(mean, covariance, self.ridge, self.state.weights, targets)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [... q] at X [... q d], batches broadcast with the view's."""
+        """Return mean and variance [... q] at X [... q d]; batch shapes broadcast with the view's."""
         mean, variance = self.inner.predict(X)
         A = self._whitened(X)
         mean = self.elimination.new_mean(mean, A)
@@ -315,7 +312,7 @@ class _HypotheticalRidges(AllRidges):
     @cached_property
     def joint(self) -> AllRidges:
         """Hypothetical points and groups together, [B p+g d], given the observed data."""
-        # The first to need it may be a search without gradients.
+        # The first call may come from a search without gradients; later ones may need them.
         with torch.set_grad_enabled(self._with_gradient):
             points = torch.cat([self.P, self._groups], -2)
             return self.state.state.across(points)
@@ -327,7 +324,7 @@ class _HypotheticalRidges(AllRidges):
         X = self._groups
         if self.state.batch_shape or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
             return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
-        # One P for all points is eliminated once at each ridge, not a copy of it for each group.
+        # P is the same for all points: eliminate it once per ridge, not once per group.
         predictions = [self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges]
         means, variances = zip(*predictions, strict=True)
         mean = torch.stack(means).unsqueeze(-1)

@@ -1,8 +1,8 @@
 """The posterior of a function with a known prior mean.
 
-The underlying posterior is that of the function less its prior mean m: targets y become ``y -
-m(x)``, and m is added to the mean. ``quad``, ``rss`` and norm bounds are about the function less m;
-variances are the same (Rasmussen & Williams 2006, Sec. 2.7).
+The underlying posterior is about the function less its prior mean m: it learns the targets ``y -
+m(x)``, and m is added to its mean. ``quad``, ``rss`` and norm bounds are about the function less m
+too. Variances do not change (Rasmussen & Williams 2006, Sec. 2.7).
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ class PriorMean(View):
     """The posterior of a function with a known prior mean that is not zero.
 
     Args:
-        state: The posterior of the function less its prior mean; update it here.
-        mean: The prior mean, from points [... d] to values [...]. It is differentiable and does not
-            change.
+        state: The posterior of the function less its prior mean. Update this view, not the state.
+        mean: The prior mean, a fixed differentiable function of points [... d] with values [...].
 
     Raises:
         InvalidInput: The state is no posterior, or the mean no function.
@@ -39,7 +38,7 @@ class PriorMean(View):
         """Return the prior mean [...] at X [... d]; a number stands for a constant mean.
 
         Raises:
-            InvalidInput: The function returned something else.
+            InvalidInput: The function ``mean`` returned something else.
         """
         mean = self.mean(X)
         if isinstance(mean, Tensor) and mean.shape in (X.shape[:-1], ()):
@@ -105,7 +104,7 @@ class _PriorMeanRidges(AllRidges):
 
 
 def _described(value: object) -> str:
-    """Return the class and shape of a tensor or array, or another value itself, for a message."""
+    """Return words for a value in a message: class and shape of an array, or the value itself."""
     shape = getattr(value, "shape", None)
     if shape is None:
         return checks.shown(value)

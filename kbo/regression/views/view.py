@@ -19,8 +19,9 @@ from kbo.regression.sampling import Function
 class View(Posterior):
     """The base of posteriors that change a few numbers of another one, such as ``PriorMean``.
 
-    All other numbers are those of the other one. A subclass overrides ``at``. By default ``across``
-    computes from it, and ``fork_frozen`` and ``observed`` are the same view of another posterior.
+    A subclass overrides ``at``; ``across`` then uses it. All other numbers are those of the
+    underlying posterior. ``fork_frozen`` and ``observed`` are the same view of its fork, and of the
+    posterior of its observed data.
 
     Args:
         state: The underlying posterior.
@@ -71,7 +72,7 @@ class View(Posterior):
         return self._of(self.state.fork_frozen())
 
     def _of(self, state: Posterior) -> Self:
-        """Return a fork of the view whose underlying posterior is the given one itself."""
+        """Return a fork of the view, with ``state`` itself as the underlying posterior."""
         return self._fork_with({id(self.state): state})
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
@@ -82,7 +83,7 @@ class View(Posterior):
 
 
 class ViewAt(PosteriorAt):
-    """A view at one ridge; members that it does not override are those of the underlying posterior.
+    """A view at one ridge. Members that it does not override are those of the underlying posterior.
 
     Args:
         view: The view.

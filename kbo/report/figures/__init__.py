@@ -1,4 +1,9 @@
-"""Figures of a tuning run, each drawn on given axes."""
+"""Figures of a tuning run, each drawn on given axes.
+
+``axes``: empty figures and limits of axes. ``trials``: values, measurements and learning curves by trial. ``slices``:
+the objective along one or two parameters. ``importance``: shares of the parameters. ``front``: several objectives.
+``bounds``: widths and missed values over the run.
+"""
 
 from kbo._base.extras import require
 

@@ -1,4 +1,4 @@
-"""Empty figures, and limits and labels of their axes."""
+"""Empty figures, and limits and texts of their axes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ VALUE = "value of the objective"
 NO_BOUND = "there is no bound to draw: too few evaluations, or a method without one."
 
 _FAR = 10
-"""Interquartile ranges from the quartiles beyond which values are left outside of a figure."""
+"""Values farther from the quartiles than this number of interquartile ranges are left outside of a figure."""
 
 
 def picture(xlabel: str = "", ylabel: str = "", height: float = 3.2) -> tuple[Any, Any]:
-    """Return a small figure, readable on a telephone, and its axes; the height is in inches."""
+    """Return a small figure, which a telephone can show, and its axes. The height is in inches."""
     figure = blank(4.4, height)
     axes = figure.add_subplot()
     dress(axes, "", xlabel, ylabel)
@@ -27,18 +27,18 @@ def picture(xlabel: str = "", ylabel: str = "", height: float = 3.2) -> tuple[An
 
 
 def finish(figure: Any) -> Any:
-    """Return the figure with a legend below, if anything in it has a label, and all text as it is written."""
+    """Return the figure after adding a legend, if it has labels, and switching off formulas in its texts."""
     for axes in figure.axes:
         if axes.get_legend_handles_labels()[0]:
             legend_below(figure, columns=2)
             break
     for text in figure.findobj(Text):
-        text.set_parse_math(False)  # names come from the run: a dollar is a dollar
+        text.set_parse_math(False)  # names come from the run, and may contain a dollar
     return figure
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text with at most so many characters."""
+    """Return a text shortened to at most ``most`` characters."""
     if len(text) <= most:
         return text
     return f"{text[: most - 1]}…"
@@ -56,13 +56,14 @@ def frame(
     interval_ends: Sequence[float] = (),
     direction: str = "y",
 ) -> None:
-    """Set the limits of an axis that leave out values far from most others, and write the number of these.
+    """Set the limits of an axis so that outliers are left out, and write the number of trials outside.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         values: Values of trials.
-        needed: Heights that are inside in any case.
-        interval_ends: Ends of intervals, which are inside as far as the rest then keeps a third of the axis.
+        needed: Values that must be inside.
+        interval_ends: Ends of intervals. They extend the limits, but the range of the other values keeps at least a
+            third of the axis.
         direction: "x" or "y".
     """
     inside = [*_without_outliers(values), *needed]
@@ -94,7 +95,7 @@ def frame(
 
 
 def _without_outliers(values: Sequence[float]) -> list[float]:
-    """Return the values that are near the quartiles."""
+    """Return the values that are at most ``_FAR`` interquartile ranges outside of the quartiles."""
     if not values:
         return []
     ordered = sorted(values)

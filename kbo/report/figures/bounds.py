@@ -1,4 +1,4 @@
-"""Bounds over the run: their width, and the values that they did not expect."""
+"""Bounds over the run: their widths, and the values outside of their expected ranges."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kbo.report.replay import Moment
 _FINISHED = "trials finished"
 
 _WIDE = 20
-"""Ratio of the largest to the smallest value from which on a scale is logarithmic."""
+"""A scale is logarithmic if the ratio of the largest to the smallest value is above this."""
 
 
 @isolated
 def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
-    """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed.
+    """Draw the width of the interval at the recommended trial, and the optimality gap, if it was computed.
 
     Args:
-        axes: Where to draw.
-        moments: From ``history``.
+        axes: The axes to draw on.
+        moments: The states of the run, from ``history``.
 
     Raises:
         InvalidInput: There was no bound.
@@ -50,11 +50,11 @@ def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
 
 @isolated
 def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
-    """Draw the range expected of every value before it was observed, and the value.
+    """Draw the expected range of each value, computed before the value was observed, and the value.
 
     Args:
-        axes: Where to draw.
-        moments: From ``history``.
+        axes: The axes to draw on.
+        moments: The states of the run, from ``history``.
 
     Raises:
         InvalidInput: There was no bound before any value.

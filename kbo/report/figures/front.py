@@ -1,4 +1,4 @@
-"""Several objectives: the front, and the hypervolume over the trials."""
+"""Figures for several objectives: the front, and the hypervolume over the trials."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kbo.report.record import Record, Run
 
 @isolated
 def draw_front(axes: Any, run: Run, front: Front, first: Objective, second: Objective) -> None:
-    """Draw two objectives: the front with its intervals, the observed values of other trials, and the reference.
+    """Draw the front in two objectives, with intervals, the observed values of other trials and the reference.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         run: The run.
-        front: Its front.
+        front: The front of the run.
         first: The horizontal objective.
         second: The vertical objective.
     """
@@ -47,11 +47,11 @@ def draw_front(axes: Any, run: Run, front: Front, first: Objective, second: Obje
 
 
 class _Coordinates(NamedTuple):
-    """The values of one objective, on an axis of the picture.
+    """The values of one objective, for one axis of the figure.
 
     Attributes:
         sign: 1 if larger values are better, else -1.
-        observed: The observed values of the trials that are not on the front.
+        observed: The observed values of trials that are not on the front.
         intervals: The interval of each point of the front.
         reference: The value of the reference.
         balanced: The mean at the balanced point.
@@ -70,7 +70,7 @@ class _Coordinates(NamedTuple):
 
     @property
     def errors(self) -> list[list[float]]:
-        """The distances of the lower and of the upper bounds from the means, as error bars have them."""
+        """The distances of the lower bounds and of the upper bounds from the means, for error bars."""
         below = [interval.mean - interval.lower for interval in self.intervals]
         above = [interval.upper - interval.mean for interval in self.intervals]
         return [below, above]
@@ -82,7 +82,7 @@ class _Coordinates(NamedTuple):
 
 
 def _coordinates(objective: Objective, front: Front, others: Sequence[Trial]) -> _Coordinates:
-    """Return the values of an objective; ``others`` are the trials that are not on the front."""
+    """Return the values of an objective on the front, and the observed values of ``others``."""
     name = objective.name
     main = main_of(front.objectives)
     observed = [measurements(trial, main)[name] for trial in others]
@@ -96,7 +96,7 @@ def _coordinates(objective: Objective, front: Front, others: Sequence[Trial]) ->
 
 
 def _draw_border(axes: Any, x: _Coordinates, y: _Coordinates) -> None:
-    """Draw the border of the region that two objectives' front dominates, up to the reference."""
+    """Draw the border of the region that the front of two objectives dominates, up to the reference."""
     ahead = []
     for x_mean, y_mean in zip(x.means, y.means, strict=True):
         if x.sign * (x_mean - x.reference) > 0 and y.sign * (y_mean - y.reference) > 0:
@@ -111,12 +111,12 @@ def _draw_border(axes: Any, x: _Coordinates, y: _Coordinates) -> None:
 
 @isolated
 def draw_volume(axes: Any, run: Run, front: Front) -> None:
-    """Draw the hypervolume of the observed values so far against trials.
+    """Draw the hypervolume of the observed values after each trial.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         run: The run.
-        front: Its front, which has the reference.
+        front: The front of the run, with the reference of the hypervolume.
     """
     record = Record.of(run)
     complete = [trial for trial in record.with_status("complete") if record.rank(trial)[0] == 0]

@@ -1,4 +1,4 @@
-"""Importance of parameters."""
+"""The figure of the importance of parameters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kbo.report.figures.axes import shortened
 
 @isolated
 def draw_importance(axes: Any, entries: Sequence[Importance | Effect]) -> None:
-    """Draw the shares of parameters with their intervals, the first entry at the top.
+    """Draw the share of each parameter in the variation, with its interval, the first entry at the top.
 
     Args:
-        axes: Where to draw.
-        entries: From ``importance``, or the effects of ``Result.answers``.
+        axes: The axes to draw on.
+        entries: The result of ``importance``, or the effects of ``Result.answers``.
     """
     for row, entry in enumerate(entries):
         share = entry.share

@@ -1,4 +1,4 @@
-"""The objective along one parameter, and along two, by the model."""
+"""Figures of the model along one parameter and over two parameters."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from kbo.space import Float, Int, Params
 OUTSIDE = "violates a constraint"
 
 _POINTS = 161
-"""Number of points along a number; fewer where there are fewer whole numbers."""
+"""Number of points along a numeric parameter; fewer if it has fewer values."""
 
 _GRID = 41
-"""Number of points along each of two numbers."""
+"""Number of points along each of two numeric parameters."""
 
 _LEAST_CURVE = 12
-"""Number of values from which on intervals are drawn as a band."""
+"""From this number of values on, intervals are drawn as a band, otherwise as bars."""
 
 
 @dataclass(frozen=True)
 class Along:
-    """Points along a parameter.
+    """Points along a parameter, the coordinates of a figure.
 
     Attributes:
-        name: The parameter.
-        values: Its values: increasing numbers, or options.
+        name: The name of the parameter.
+        values: The values of the parameter: increasing numbers, or options.
         options: Whether the values are options.
-        log: Whether they are on a logarithmic scale.
+        log: Whether the scale is logarithmic.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Along:
         return value
 
     def _has(self, value: Any) -> bool:
-        """Return whether a value is in the space, which may have changed since the trial."""
+        """Return whether the axis has a place for a value; the space may have changed since the trial."""
         if self.options:
             return value in self.values
         return isinstance(value, (int, float)) and self.values[0] <= value <= self.values[-1]
@@ -79,7 +79,7 @@ class Slice(Along):
     Attributes:
         lower, mean, upper: The interval at each value.
         allowed: Whether each value satisfies the constraints of the space.
-        whole: Whether the parameter is the only one, so that the slice is the whole function.
+        whole: Whether the space has no other parameter, so that the slice is the whole function.
     """
 
     lower: list[float]
@@ -90,7 +90,7 @@ class Slice(Along):
 
     @property
     def outside(self) -> list[tuple[float, float]]:
-        """The intervals of the coordinates around values that violate a constraint."""
+        """Intervals of coordinates that cover the values that violate a constraint."""
         places = self.places
         margin = 0.0
         if self.options:
@@ -112,12 +112,12 @@ class Slice(Along):
 
 @isolated
 def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
-    """Return the bounds along a parameter.
+    """Return the bounds of the objective along a parameter, the other parameters fixed.
 
     Args:
         run: The run.
-        parameter: Name of the parameter; "x0", "x1", ... where the bounds are a list.
-        at: Values of the other parameters; by default those of the recommended setting.
+        parameter: The name of the parameter; "x0", "x1", ... if the bounds are a list.
+        at: The params at which the others are fixed; by default the recommended ones.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -150,14 +150,14 @@ def draw_band(
     at: Params | None = None,
     best_range: CredibleSet | None = None,
 ) -> None:
-    """Draw the bounds along one parameter, the others at the recommended setting, and the trials.
+    """Draw the bounds of the objective along a parameter, the other parameters fixed, and the trials.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         run: The run.
-        parameter: Name of the parameter; "x0", "x1", ... where the bounds are a list.
-        at: Other values of the other parameters.
-        best_range: Its values that may be optimal, which are shaded where they are not all.
+        parameter: The name of the parameter; "x0", "x1", ... if the bounds are a list.
+        at: The params at which the others are fixed; by default the recommended ones.
+        best_range: The values of the parameter that may be optimal. They are shaded, unless they are all values.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -190,7 +190,7 @@ def draw_band(
 
 
 def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
-    """Shade the values outside of the constraints, and those that may be optimal."""
+    """Shade the values that violate a constraint, and the values that may be optimal."""
     label = OUTSIDE
     for start, end in band.outside:
         axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
@@ -213,7 +213,7 @@ def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
 
 
 def _draw_bounds(axes: Any, band: Slice) -> None:
-    """Draw mean and interval, for options and a few numbers as bars."""
+    """Draw mean and interval: as bars for options and for few numbers, otherwise as a band."""
     if band.options or len(band.values) < _LEAST_CURVE:
         mean = torch.tensor(band.mean)
         ends = [mean - torch.tensor(band.lower), torch.tensor(band.upper) - mean]
@@ -227,14 +227,14 @@ def _draw_bounds(axes: Any, band: Slice) -> None:
 
 @isolated
 def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None = None) -> None:
-    """Draw the posterior mean over two parameters, the others at the recommended setting, and the trials.
+    """Draw the posterior mean over two parameters, the other parameters fixed, and the trials.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         run: The run.
-        first: Name of the horizontal parameter.
-        second: Name of the vertical parameter.
-        at: Other values of the other parameters.
+        first: The name of the horizontal parameter.
+        second: The name of the vertical parameter.
+        at: The params at which the others are fixed; by default the recommended ones.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -260,7 +260,7 @@ def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None
 
 
 def _draw_surface(axes: Any, x: Along, y: Along, mean: Tensor, is_allowed: Tensor) -> None:
-    """Draw the posterior mean [Y X] as colours, grey where the constraints of the space do not allow it [Y X]."""
+    """Draw the posterior mean [Y X] as colours; grey where ``is_allowed`` [Y X] is False."""
     style: dict[str, Any] = {"shading": "nearest", "rasterized": True}
     mesh = axes.pcolormesh(x.places, y.places, mean, cmap="viridis", **style)
     if not bool(is_allowed.all()):
@@ -273,7 +273,7 @@ def _draw_surface(axes: Any, x: Along, y: Along, mean: Tensor, is_allowed: Tenso
 
 
 def _draw_trials(axes: Any, record: Record, x: Along, y: Along) -> None:
-    """Draw the complete trials that have values of two parameters, and the recommended one."""
+    """Draw the complete trials that have both parameters, and mark the recommended one."""
     complete = record.with_status("complete")
     recommended = record.recommended()
     x_places = []
@@ -292,7 +292,7 @@ def _draw_trials(axes: Any, record: Record, x: Along, y: Along) -> None:
 
 
 def _along(optimizer: Optimizer, name: str, most: int) -> tuple[Along, Tensor]:
-    """Return n points along a parameter and their unit coordinates [n]: all its values, or ``most`` numbers."""
+    """Return n points along a parameter, all its values or ``most`` numbers, and their unit coordinates [n]."""
     parameters = optimizer.space.parameters
     parameter = parameters[checks.one_of("the parameter", name, parameters)]
     is_number = isinstance(parameter, (Float, Int))
@@ -306,10 +306,10 @@ def _along(optimizer: Optimizer, name: str, most: int) -> tuple[Along, Tensor]:
 
 
 def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
-    """Return the point [P] of the unit cube through which slices along some parameters go.
+    """Return the point [P] of the unit cube through which slices along the named parameters go.
 
     Raises:
-        InvalidInput: There is no bound yet, or a parameter is not active there.
+        InvalidInput: There is no bound yet, or a parameter is not active at this point.
     """
     best = optimizer.recommended()
     if best is None or optimizer.interval(best.params) is None:
@@ -334,7 +334,7 @@ def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, Tensor, Ten
 
 
 def _label(axes: Any, axis: Any, along: Along) -> None:
-    """Write the name of a parameter and its scale beside an axis."""
+    """Set the scale of an axis, its ticks, and the name of the parameter beside it."""
     name = shortened(along.name, 40)
     set_scale = axes.set_yscale
     set_limits = axes.set_ylim

@@ -1,4 +1,4 @@
-"""Trials in the order of their numbers: values, measurements, and reports while they ran."""
+"""Figures of the trials by number: values, measurements, and learning curves."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from kbo.report.record import Record, Run
 from kbo.report.replay import Moment
 
 _WIDE = 20
-"""Ratio of the largest to the smallest value from which on a scale is logarithmic."""
+"""A scale is logarithmic if the ratio of the largest to the smallest value is above this."""
 
 
 @isolated
 def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
-    """Draw values, the best so far, trials without a value, and the interval of the setting recommended at the time.
+    """Draw values, the best so far, trials without a value, and after each trial the interval at the recommendation.
 
-    Values far from all others are left outside the frame, as far as the best and the recommended one allow.
+    Outliers are left outside the frame, except the best value and the value of the recommended trial.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         run: The run.
-        moments: From ``history``; without them there are no intervals.
+        moments: The states of the run, from ``history``; without them there are no intervals.
     """
     record = Record.of(run)
     recommended = record.recommended()
@@ -68,7 +68,7 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
 
 
 def _limit_values(axes: Any, record: Record, interval_ends: Sequence[float]) -> None:
-    """Set the limits of the values: around all on a logarithmic scale, else without those that are far from most."""
+    """Set the limits of the y axis: around all values on a logarithmic scale, otherwise without outliers."""
     values = [trial.value for trial in record.trials if trial.value is not None]
     if axes.get_yscale() == "log":
         axes.set_ylim(min(values) / 1.3, 1.3 * min(max(values), LARGEST))
@@ -83,7 +83,7 @@ def _limit_values(axes: Any, record: Record, interval_ends: Sequence[float]) -> 
 def trace(
     trials: Sequence[Trial], path: str | os.PathLike[str], *, title: str, **options: Any
 ) -> None:
-    """Draw the PNG of a run; ``options`` are the other arguments of ``draw_trace``."""
+    """Draw the trials of a run into a PNG file; ``options`` are further arguments of ``draw_trace``."""
     figure, (axes,) = panels([title], "trial", VALUE)
     draw_trace(axes, trials, **options)
     whole_numbers(axes.xaxis)
@@ -100,15 +100,15 @@ def draw_trace(
     recommended: int | None = None,
     constraints: Sequence[Constraint] = (),
 ) -> None:
-    """Draw values against trials, the best so far, the failures, and the recommended trial.
+    """Draw values against trials, the best so far, trials without a value, and the recommended trial.
 
-    With constraints the best so far is that of the trials that keep all limits as measured.
+    With constraints, only trials whose measurements keep all limits count for the best so far.
 
     Args:
-        axes: Where to draw; labels and legend are left to the caller.
+        axes: The axes to draw on; the caller sets labels and legend.
         trials: The trials of a run.
-        maximize: Whether larger is better.
-        recommended: Number of the recommended trial.
+        maximize: Whether larger values are better.
+        recommended: The number of the recommended trial.
         constraints: Limits on measured quantities.
     """
     feasible: dict[int, float] = {}
@@ -139,13 +139,13 @@ def draw_trace(
 
 
 def _draw_dots(axes: Any, values: dict[int, float], **style: Any) -> None:
-    """Draw values by the numbers of their trials."""
+    """Draw values as dots, by the numbers of their trials."""
     if values:
         axes.scatter(list(values), list(values.values()), lw=0, zorder=2, **style)
 
 
 def _draw_best_so_far(axes: Any, values: dict[int, float], last: int, maximize: bool) -> None:
-    """Draw the best value so far, up to the last trial."""
+    """Draw the best value so far as a step function, up to the trial ``last``."""
     pick = min
     if maximize:
         pick = max
@@ -155,7 +155,7 @@ def _draw_best_so_far(axes: Any, values: dict[int, float], last: int, maximize: 
 
 
 def _draw_crosses(axes: Any, numbers: Sequence[int], **style: Any) -> None:
-    """Draw trials without a value at the upper edge, whatever limits the axes are given."""
+    """Draw a cross at the upper edge of the axes for each trial without a value."""
     axes.update_datalim([(number, 0.0) for number in numbers], updatey=False)
     upper_edge = [1.0] * len(numbers)
     transform = axes.get_xaxis_transform()
@@ -164,12 +164,12 @@ def _draw_crosses(axes: Any, numbers: Sequence[int], **style: Any) -> None:
 
 @isolated
 def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
-    """Draw the measurements of a quantity, its limit, and which measurements are beyond it.
+    """Draw the measurements of a quantity and its limit; measurements beyond the limit have another colour.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         run: The run.
-        constraint: The constraint.
+        constraint: The limit.
     """
     record = Record.of(run)
     limit = constraint.sign * constraint.limit
@@ -199,10 +199,10 @@ def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
 
 @isolated
 def draw_curves(axes: Any, run: Run) -> None:
-    """Draw the reports of trials against steps, with a cross at the end of trials that were stopped early.
+    """Draw the learning curves of the trials, with a cross at the end of a trial that was stopped early.
 
     Args:
-        axes: Where to draw.
+        axes: The axes to draw on.
         run: The run.
     """
     record = Record.of(run)
@@ -226,7 +226,7 @@ def draw_curves(axes: Any, run: Run) -> None:
 
 
 def _curve_style(trial: Trial, is_recommended: bool) -> tuple[str, dict[str, Any]]:
-    """Return the label of a trial's curve, and how it is drawn."""
+    """Return the label and the style of a trial's curve."""
     if is_recommended:
         return "recommended", {"color": RED, "lw": 2.0, "zorder": 3}
     if trial.status == "pruned":

@@ -1,4 +1,4 @@
-"""``confirm``: the best of a few parameters, by new evaluations alone: no kernel, no norm, no noise level.
+"""``confirm``: the best of a few parameters by new evaluations alone, without a kernel, a norm or a noise level.
 
 Each evaluation goes to the best candidate so far or to its strongest rival, whichever has fewer evaluations (LUCB,
 Kalyanakrishnan et al. 2012).
@@ -25,7 +25,7 @@ from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import YEAR, Session
 
 _MOST_FAILURES = 5
-"""Failures in a row that end a confirmation."""
+"""Number of failures in a row that end a confirmation."""
 
 
 @isolated
@@ -43,29 +43,28 @@ def confirm(
     timeout: float | None = None,
     progress: bool = False,
 ) -> Confirmation:
-    """Evaluate a few parameters again and again until it is known which is the best, or nearly so.
+    """Evaluate a few candidates again and again until it is known which is the best, or nearly the best.
 
-    Only these new evaluations count, so it does no harm that the candidates were chosen by earlier, noisy values. No
-    model is assumed: the evaluations of a candidate are independent, and nothing else is known of them. So the
-    statement is about medians: half of the evaluations of a candidate are better than its median. A rare divergence
-    does not move a median; the statement says how frequent one may be that has not been seen. With ``value_range`` the
-    statement is about means, and every divergence counts. Values that repeat, such as 0 and 1, need a range: without
-    one no statement is made of them. Each candidate needs at least eight to ten evaluations, also without noise, and
-    more for a smaller delta.
+    Only these new evaluations count, so the candidates may have been chosen by earlier, noisy values. The only
+    assumption is that the evaluations of a candidate are independent. So the statement is about medians: half of the
+    evaluations of a candidate are better than its median. A rare divergence does not move a median; the statement says
+    how frequent an unseen one may be. With ``value_range`` the statement is about means, and every divergence counts.
+    Values that repeat, such as 0 and 1, need a range; without one there is no statement. Each candidate needs at least
+    eight to ten evaluations, also without noise, and more for a smaller delta.
 
     Args:
-        objective: As for ``minimize``: called with the parameters of a candidate. Only its value decides which is best;
-            other measurements are kept in ``Finalist.measured``.
-        candidates: Two or more parameters, a list or a dict by name.
-        budget: The largest number of evaluations, those in the journal included.
+        objective: As for ``minimize``, called with the parameters of a candidate. Only its value decides; other
+            measurements are kept in ``Finalist.measured``.
+        candidates: The parameters of two or more candidates: a list, or a dict by name.
+        budget: The largest number of evaluations, including those in the journal.
         tolerance: Stop when no candidate can be better by more than this, in units of the objective.
-        delta: Probability that the statement is wrong, at most.
+        delta: Probability, at most, that the statement is wrong.
         maximize: Whether larger values are better.
-        value_range: The least and the largest possible value; another value is an error. An objective that has no
+        value_range: The least and the largest possible value; a value outside is an error. An objective without a
             largest value can return ``min(value, largest)``.
-        journal: Path of a crash-safe journal, from which the same call continues.
+        journal: Path of a crash-safe journal; the same call continues from it.
         workers: As for ``minimize``.
-        timeout: Seconds after which an evaluation is ended and has failed.
+        timeout: Seconds after which an evaluation is ended and recorded as failed.
         progress: Whether to show a progress bar.
 
     Returns:
@@ -111,7 +110,7 @@ def confirm(
 
 
 def _range_of(value_range: Any) -> tuple[float, float] | None:
-    """Return a declared range as two numbers; None if none is declared.
+    """Return the checked argument ``value_range`` as two numbers; None if it is None.
 
     Raises:
         InvalidInput: It is no interval of finite width.
@@ -127,14 +126,14 @@ def _range_of(value_range: Any) -> tuple[float, float] | None:
 
 
 def _on_report(number: int, value: float, step: int) -> bool:
-    """Return False: no evaluation is stopped early."""
+    """Ignore a report and return False: no evaluation is stopped early."""
     return False
 
 
 def _evaluate(
     evaluations: Evaluations, session: Session, bar: Bar, budget: int, tolerance: float
 ) -> str:
-    """Make evaluations until enough is known or the budget is used, and return the reason to stop, in words.
+    """Evaluate until enough is known or the budget is used, and return the reason to stop, in words.
 
     Raises:
         InvalidInput: A value outside the declared range.
@@ -168,7 +167,7 @@ def _evaluate(
 
 
 def _advice(evaluations: Evaluations, tolerance: float) -> str:
-    """Return the budget and the tolerance with which a statement would be reached, in words."""
+    """Return with which budget or tolerance a statement would be reached, in words."""
     race = evaluations.race
     finalists = evaluations.finalists()
     n_more = race.more_needed(finalists, tolerance)
@@ -188,10 +187,10 @@ def _too_many_failures(n: int, last: Trial, journal: str | None) -> str:
 
 
 def _named(candidates: Any) -> dict[str, Params]:
-    """Return the candidates by name; those of a list are "candidate 0" and so on.
+    """Return the candidates by name; those of a list are named "candidate 0" and so on.
 
     Raises:
-        InvalidInput: Fewer than two, or no parameters.
+        InvalidInput: Fewer than two candidates, or an entry that is no parameters.
     """
     named = candidates
     if isinstance(candidates, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The outcome of new evaluations of a few candidates, and what it says in words."""
+"""The outcome of a confirmation, and its statement in words."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ class Confirmation:
     """The outcome of new evaluations of a few candidates (docs/theory/confirm.md).
 
     Attributes:
-        best: The candidate with the best median, or with ``value_range`` the best mean; None before each has a value.
-        within: The largest lead over ``best`` that the median (with ``value_range`` the mean) of another candidate can
-            have, with probability ``1 - delta``. Infinite while no bound is known, and if there is an objection.
-        confirmed: Whether ``within`` is at most the tolerance. It is about the objective alone, and not about limits.
+        best: The candidate with the best median, or with ``value_range`` the best mean; None before each candidate has
+            a value.
+        within: With probability ``1 - delta``, the median (with ``value_range`` the mean) of no other candidate is
+            better than that of ``best`` by more than this. Infinite while no bound is known, and if there is an
+            objection.
+        confirmed: Whether ``within`` is at most the tolerance. Limits have no influence on it.
         objection: The reason why no statement can be made of these values; empty if one can.
-        finalists: The candidates, as given.
-        tolerance, delta, maximize: As given.
-        value_range: As given; with one the statement is about means, and else about medians.
+        finalists: The candidates with their values, in the given order.
+        tolerance, delta, maximize: As for ``confirm``.
+        value_range: The range of values; with one the statement is about means, otherwise about medians.
         evaluations: The number of new evaluations.
-        selected: The number of evaluations whose noise may have decided that they have no value, or their value: failed
-            ones, and lost ones that were started again.
+        selected: The number of evaluations whose noise may have decided whether they have a value, or which one: those
+            that failed, and those that were lost and started again.
         stopped: The reason why no more evaluations were made.
-        constraints: The limits of the run whose trials are the candidates; none for candidates that a caller lists.
-            ``statement`` says in how many new evaluations their measurements, which have noise, break them.
+        constraints: The limits of the run whose trials are the candidates; empty for other candidates. ``statement``
+            says in how many new evaluations the measurements, with their noise, break them.
     """
 
     best: Finalist | None
@@ -52,12 +54,12 @@ class Confirmation:
 
     @property
     def statement(self) -> str:
-        """The answer, in one line, and what it rests on, a line for each fact."""
+        """The answer in one line, and then what it rests on, one line for each fact."""
         return "\n".join([_answer(self), *_about_values(self), *_about_limits(self)])
 
 
 def _text(confirmation: Confirmation) -> str:
-    """Return the statement, the reason why it ended, and a line for each candidate."""
+    """Return the statement, the reason why the evaluations ended, and a line for each candidate."""
     n = confirmation.evaluations
     width = max(len(finalist.name) for finalist in confirmation.finalists)
     lines = [confirmation.statement, f"It ended after {n} evaluations: {confirmation.stopped}."]
@@ -82,7 +84,7 @@ def _described(finalist: Finalist, confirmation: Confirmation) -> str:
 
 
 def _bounds(finalist: Finalist) -> str:
-    """Return the finite bounds of a candidate, in words; empty without one."""
+    """Return the finite bounds of a candidate, in words; empty if there are none."""
     has_lower = math.isfinite(finalist.lower)
     has_upper = math.isfinite(finalist.upper)
     if has_lower and has_upper:
@@ -95,7 +97,7 @@ def _bounds(finalist: Finalist) -> str:
 
 
 def _answer(confirmation: Confirmation) -> str:
-    """Return which candidate is the best, with the limits that it broke, or that it is not decided, in one line."""
+    """Return in one line which candidate is the best, with the limits that it broke, or that this is undecided."""
     best = confirmation.best
     if confirmation.objection:
         return "Not decided: these values allow no statement."
@@ -123,7 +125,7 @@ def _rivals(confirmation: Confirmation, best: Finalist) -> list[str]:
 
 
 def _about_values(confirmation: Confirmation) -> list[str]:
-    """Return what the values say about the best candidate, with its assumptions and limits, a line for each fact."""
+    """Return the facts about the best candidate, with assumptions and limits, one line for each."""
     best = confirmation.best
     if confirmation.objection:
         return [f"{confirmation.objection}."]
@@ -152,10 +154,10 @@ def _about_values(confirmation: Confirmation) -> list[str]:
 
 
 def _on_unseen(best: Finalist, delta: float) -> str:
-    """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words.
+    """Return how large a share of the evaluations of the best candidate may be of an unseen kind, in words.
 
-    A kind with probability p is missing in n independent evaluations with probability (1 - p)^n, which is at most delta
-    for ``p >= 1 - delta^(1/n)``.
+    A kind of probability p is missing among n independent evaluations with probability (1 - p)^n. This is at most delta
+    if ``p >= 1 - delta^(1/n)``.
     """
     n = len(best.values)
     share = math.ceil(100 * -math.expm1(math.log(delta) / n))
@@ -166,7 +168,7 @@ def _on_unseen(best: Finalist, delta: float) -> str:
 
 
 def _on_means(confirmation: Confirmation, best: Finalist) -> list[str]:
-    """Return a warning if the mean of another candidate is better by more than the medians allow; else no line."""
+    """Return a warning if the mean of another candidate is better by more than the medians allow, else nothing."""
     sign = 1 if confirmation.maximize else -1
     other = max(confirmation.finalists, key=lambda finalist: sign * (finalist.mean or 0.0))
     gain = sign * ((other.mean or 0.0) - (best.mean or 0.0))
@@ -178,7 +180,7 @@ def _on_means(confirmation: Confirmation, best: Finalist) -> list[str]:
 
 
 def _about_limits(confirmation: Confirmation) -> list[str]:
-    """Return which candidates break limits in new evaluations, beyond what ``_answer`` says, and what is unmeasured."""
+    """Return which other candidates than in ``_answer`` break limits in new evaluations, and what was not measured."""
     limits = " and ".join(map(str, confirmation.constraints))
     n_values = sum(len(finalist.values) for finalist in confirmation.finalists)
     if not limits or not n_values:
@@ -206,7 +208,7 @@ def _about_limits(confirmation: Confirmation) -> list[str]:
 
 
 def _broken(finalist: Finalist, constraints: Sequence[Constraint]) -> str:
-    """Return the limits that new evaluations of a candidate break, each with their number; empty if none is broken."""
+    """Return the limits that new evaluations of a candidate break, with the number of evaluations; empty if none."""
     n = len(finalist.values)
     counts = []
     for constraint in constraints:
@@ -217,6 +219,6 @@ def _broken(finalist: Finalist, constraints: Sequence[Constraint]) -> str:
 
 
 def _measured(finalist: Finalist, constraint: Constraint) -> list[float]:
-    """Return the measurements of the quantity of a constraint in the evaluations of a candidate that have one."""
+    """Return the measurements of the quantity of a constraint in the evaluations of a candidate."""
     name = constraint.name
     return [measured[name] for measured in finalist.measured if name in measured]

@@ -1,4 +1,4 @@
-"""The evaluations of a confirmation: a run whose trials have one parameter, the name of the candidate."""
+"""The evaluations of a confirmation, kept as the trials of a run with a journal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Evaluations:
         self._n_events: int = -1
 
     def begin(self) -> Trial:
-        """Begin an evaluation: one that an earlier process abandoned, or that of the next candidate."""
+        """Begin an evaluation: first those that an earlier process abandoned, then that of the next candidate."""
         abandoned = self.run.abandoned()
         if abandoned:
             return self.run.resume(abandoned[0])
@@ -64,7 +64,7 @@ class Evaluations:
         return list(self._finalists.values())
 
     def _measured(self) -> dict[str, list[dict[str, float]]]:
-        """Return values with other measurements of each candidate, by their starts, up to the first that is missing."""
+        """Return the measurements of each candidate's evaluations, in the order of starts, up to the first pending."""
         measured: dict[str, list[dict[str, float]]] = {name: [] for name in self._candidates}
         waiting = set()  # candidates whose later values may have come first because of their noise
         for trial in self.run.trials.all:
@@ -76,7 +76,7 @@ class Evaluations:
         return measured
 
     def check_range(self) -> None:
-        """Raise InvalidInput if a value was outside the declared range, on which the statement would rest."""
+        """Raise InvalidInput if a value was outside the declared range: the statement about means needs this range."""
         for trial in self.run.trials.failed:
             if OBJECTIVE in trial.measured:
                 raise InvalidInput(
@@ -85,13 +85,13 @@ class Evaluations:
                 )
 
     def _next(self) -> str:
-        """Return the name of the candidate that is evaluated next: the one with the fewest evaluations so far."""
+        """Return the name of the next candidate: the one with the fewest evaluations among those worth evaluating."""
         n_evaluations = Counter(map(_name, self.run.trials.all))
         names = self.race.worth_evaluating(self.finalists())
         return min(names, key=n_evaluations.__getitem__)
 
     def outcome(self, tolerance: float, stopped: str) -> Confirmation:
-        """Return the confirmation by the values so far."""
+        """Return the confirmation that follows from the values so far."""
         finalists = self.finalists()
         best, _, within = self.race.standing(finalists)
         objection = ""
@@ -122,7 +122,7 @@ def _header(
     maximize: bool,
     value_range: tuple[float, float] | None,
 ) -> dict[str, Any]:
-    """Return the description of a confirmation, for the first line of its journal."""
+    """Return the description of a confirmation for the first line of its journal."""
     entries = []
     for name, params in candidates.items():
         entries.append({"name": name, "params": by_name(params)})
@@ -144,5 +144,5 @@ def _name(trial: Trial) -> str:
 
 
 def _is_selected(trial: Trial) -> bool:
-    """Return True if the noise of an evaluation may have decided that it has no value, or its value."""
+    """Return True if the noise of an evaluation may have decided whether it has a value, or which one."""
     return trial.failure is not None or trial.pruned or trial.starts > 1

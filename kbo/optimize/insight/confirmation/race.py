@@ -1,7 +1,7 @@
-"""The race of a few candidates: confidence bounds of each by its own values, and the comparison by these.
+"""The race of a few candidates: confidence bounds of each by its own values, and their comparison.
 
-Each candidate has a confidence sequence of its median, or with a declared range of its mean. They hold for all numbers
-of values, however it is decided which candidate is evaluated next and when to stop (docs/theory/confirm.md).
+Each candidate has a confidence sequence of its median, or with a declared range of its mean. It holds for all numbers
+of values at once, under any rule for the next candidate and for the stop (docs/theory/confirm.md).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from kbo.optimize.run.table import format_params
 from kbo.space import Params
 
 _REPEATED = 0.5
-"""Share of the values of a candidate that are equal, from which on their median says too little."""
+"""Share of equal values of a candidate from which on their median says too little."""
 
 
 @dataclass(frozen=True)
 class Finalist:
-    """A candidate of a confirmation.
+    """A candidate of a confirmation, with its new values.
 
     Attributes:
         name: Its name.
         params: Its parameters.
-        values: Its new values, in the order of their starts, up to the first that has not come.
-        lower, upper: Confidence bounds of their median, or with ``value_range`` of their mean; infinite for few values.
-        measured: For each of these values, all measurements of its evaluation by name, with it as "objective".
+        values: Its new values, in the order of the starts, up to the first that is missing.
+        lower, upper: Confidence bounds of its median, or with ``value_range`` of its mean; infinite for few values.
+        measured: For each of these values, all measurements of the evaluation by name; the value is "objective".
     """
 
     name: str
@@ -64,7 +64,7 @@ class Finalist:
 
     @property
     def repeated(self) -> tuple[float, int] | None:
-        """The most frequent value and its count, if it is half of the values or more and not all; else None."""
+        """The most frequent value and its count, if it is at least half of the values, but not all; else None."""
         if not self.values:
             return None
         ((value, count),) = Counter(self.values).most_common(1)
@@ -74,12 +74,13 @@ class Finalist:
 
 
 class Standing(NamedTuple):
-    """The order of the candidates of a race, by their values so far.
+    """The standing of a race, by the values so far.
 
     Attributes:
         best: The candidate with the best estimate; None before each candidate has a value.
-        rival: The other candidate with the best bound on the good side; None before each has a value.
-        within: The largest lead of the rival over the best one, if the bounds hold, at least 0; may be infinite.
+        rival: Of the other candidates, the one with the best optimistic bound; None before each has a value.
+        within: If the bounds hold, the largest possible lead of the rival over the best one, at least 0; may be
+            infinite.
     """
 
     best: Finalist | None
@@ -89,13 +90,13 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Race:
-    """The rules of a race: bounds of the candidates, their comparison, and who is evaluated next.
+    """The rules of a race: bounds of the candidates, their comparison, and which are evaluated next.
 
     Attributes:
         n_candidates: The number of candidates.
         maximize: Whether larger values are better.
-        delta: Probability that the statement is wrong, at most.
-        value_range: The least and the largest possible value; without one medians are compared, else means.
+        delta: Probability, at most, that the statement is wrong.
+        value_range: The least and the largest possible value. With a range means are compared, without one medians.
     """
 
     n_candidates: int
@@ -104,10 +105,10 @@ class Race:
     value_range: tuple[float, float] | None
 
     def bounds(self, values: Sequence[float]) -> tuple[float, float]:
-        """Return the lower and the upper bound of the median of values [n], or with a range of their mean.
+        """Return the lower and the upper bound of the median that values [n] have, or with a range of their mean.
 
-        A statement about medians is wrong only if the bound on the good side fails for the candidate that is truly the
-        best, or the one on the bad side for one of the others (docs/theory/confirm.md, "The statement").
+        A statement about medians is wrong only if the optimistic bound of the truly best candidate fails, or the
+        pessimistic bound of another one (docs/theory/confirm.md, "The statement").
         """
         if self.value_range is not None:
             return bounded_mean(values, self.delta / self.n_candidates, *self.value_range)
@@ -139,13 +140,13 @@ class Race:
         ]
         if math.isinf(self._bad_bound(best)):
             unbounded.append(best.name)
-        return unbounded or [best.name, rival.name]  # finite bounds whose difference is not
+        return unbounded or [best.name, rival.name]  # finite bounds, infinite difference
 
     def more_needed(self, finalists: Sequence[Finalist], tolerance: float) -> int | None:
-        """Return about how many more evaluations are needed until no rival can lead by more than the tolerance.
+        """Return roughly how many more evaluations are needed until no rival can lead by more than the tolerance.
 
-        This assumes that the bounds of the best candidate and its rival narrow with the square root of the number of
-        their evaluations, while their estimates stay. None while a bound is infinite.
+        It is assumed that the estimates of the best candidate and its rival stay, and that the widths of their bounds
+        shrink as 1 / sqrt(number of evaluations). None while a bound is infinite.
         """
         best, rival, within = self.standing(finalists)
         if best is None or rival is None or not math.isfinite(within):
@@ -156,7 +157,7 @@ class Race:
         return math.ceil(max(factor - 1, 0.0) * n_of_both)
 
     def objection(self, finalists: Sequence[Finalist]) -> str:
-        """Return the reason why the values allow no statement; an empty text if they do."""
+        """Return the reason why the values allow no statement; an empty text if they allow one."""
         if self.value_range is not None:
             return ""
         for finalist in finalists:
@@ -171,7 +172,7 @@ class Race:
         return ""
 
     def _estimate(self, finalist: Finalist) -> float:
-        """Return the median of a candidate with values, or with a range the mean; larger is better."""
+        """Return the median of a candidate, or with a range the mean, with the sign for which larger is better."""
         estimate = finalist.mean
         if self.value_range is None:
             estimate = finalist.median
@@ -181,13 +182,13 @@ class Race:
         return -estimate
 
     def _good_bound(self, finalist: Finalist) -> float:
-        """Return the bound of a candidate on the good side; larger is better."""
+        """Return the optimistic bound of a candidate, with the sign for which larger is better."""
         if self.maximize:
             return finalist.upper
         return -finalist.lower
 
     def _bad_bound(self, finalist: Finalist) -> float:
-        """Return the bound of a candidate on the bad side; larger is better."""
+        """Return the pessimistic bound of a candidate, with the sign for which larger is better."""
         if self.maximize:
             return finalist.lower
         return -finalist.upper

@@ -1,13 +1,13 @@
-"""A proved upper bound of the largest value over a space, by branch and bound.
+"""A proved upper bound of the largest value of a function over a space, by branch and bound.
 
 Every f with norm at most B satisfies ``|f(x) - f(z)| <= B |x - z|_k``, |x - z|_k^2 = k(x,x) - 2 k(x,z) + k(z,z). So
 for a cell C with centre z, and r the largest ``|x - z|_k`` of its points,
 
     max over C of f  <=  upper(z) + B r
 
-if upper is a bound of f. A score of several functions that grows with each is at most the score of their bounds. The
-cells with the largest such bounds are divided, each along the side where the functions may change most. At any time the
-largest bound of a cell is an upper bound of f, or of the score, over the space (docs/theory/gaps.md).
+if upper is an upper bound of f. If a score grows with each of several functions, it is at most the score of their
+bounds. The cells with the largest bounds are divided, each along the side where the functions may change most. At any
+time the largest bound of a cell is an upper bound of f, or of the score, over the space (docs/theory/gaps.md).
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from kbo.optimize.insight.gap.cells import Cells
 from kbo.space import Choice, Space
 
 _BATCH = 1000
-"""Cells that are divided at once."""
+"""Largest number of cells that are divided at once."""
 
 _MOST_FIRST = 4096
-"""Combinations of options of choices with which the search begins, at most."""
+"""Largest number of combinations of options with which a search begins."""
 
 _TIGHT = 0.02
-"""Part of the gap by which the proved bound may exceed the found one; then the proof ends."""
+"""Share of the gap: a proof ends when it exceeds the largest found value by no more than this."""
 
 _N_RANDOM = 64
-"""Random points at which a proof is compared with the bounds there."""
+"""Number of random points at which a proof is compared with the bounds of the method."""
 
 _DEEPEST = 60
-"""Divisions along each side around a point, at most."""
+"""Largest number of divisions along each side around a point."""
 
 _ROUNDING = 1e-7
-"""Part of the largest possible size of a function that rounding may move: the root of that of a kernel."""
+"""Largest rounding error of a function, as a share of its largest possible size: the root of that of a kernel."""
 
 NORM = "the norm bound leaves less there than the bounds of the method"
 LIMIT = "the norm bound of a limit excludes points which its bounds of the method do not"
 EXCLUDED = "the bounds of a limit exclude the point that was found"
-"""Reasons why a proof leaves less than the bounds of the method at a point."""
+"""Reasons why a proof excludes more at a point than the bounds of the method do."""
 
 
 Score = Callable[[Tensor], Tensor]
-"""A function of values [n m] of m functions, [n], that grows with each of them, at most by their largest change."""
+"""A score [n] of values [n m] of m functions. It grows with each of them, at most by their largest change."""
 
 
 def least(values: Tensor) -> Tensor:
-    """Return the least of values [n m] of some functions, [n]."""
+    """Return the least [n] of values [n m] of m functions."""
     return values.amin(-1)
 
 
@@ -76,13 +76,13 @@ def kept_everywhere(
 
 
 class BoundedScore(NamedTuple):
-    """The function whose largest value is bounded: a score of some functions, by upper bounds of these.
+    """The score whose largest value over a space is bounded, by upper bounds of the functions that it depends on.
 
     Attributes:
         functions: Upper bounds of the functions.
-        space: The space. Functions among its constraints are not called, which can only make the bound larger.
-        slacks: Upper bounds of slacks. Points at which one of them is negative do not count.
-        score: The score of the values of the functions; by default the least value.
+        space: The space. Constraints that are functions are not used, which can only make the bound larger.
+        slacks: Upper bounds of slacks. Points where one of them is negative do not count.
+        score: The score of values of the functions; by default the least value.
     """
 
     functions: Sequence[CellBound]
@@ -91,7 +91,7 @@ class BoundedScore(NamedTuple):
     score: Score = least
 
     def scores(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores [n] of the bounds at the centres of cells, and over cells; arguments of ``CellBound``."""
+        """Return upper bounds [n] of the score at centres of cells, and over the cells; arguments as ``CellBound``."""
         at_points = []
         over_cells = []
         for function in self.functions:
@@ -101,20 +101,20 @@ class BoundedScore(NamedTuple):
         return self.score(torch.stack(at_points, -1)), self.score(torch.stack(over_cells, -1))
 
     def change(self, differences: Tensor) -> Tensor:
-        """Return the largest change [n] of a function or slack where features differ by at most so much [n D]."""
+        """Return the largest change [n] of a function or slack for differences [n D] of the features."""
         bounds = [*self.functions, *self.slacks]
         return torch.stack([bound.change(differences) for bound in bounds]).amax(0)
 
     def accounts(
         self, X: Tensor, differences: Tensor, at_most: float, *, over_cells: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return where the score is at most a number, and where some slack is negative, [n] each, by the bounds.
+        """Return where, by the bounds, the score is at most a number, and where some slack is negative, [n] each.
 
         Args:
             X: Features [n D] of the centres of cells.
-            differences: The largest differences [n D] to them in the cells.
+            differences: The largest differences [n D] of features to the centres in the cells.
             at_most: The number.
-            over_cells: Whether this is asked of whole cells, or of their centres.
+            over_cells: Whether this must hold over whole cells, or only at their centres.
         """
         side = int(over_cells)
         is_bounded = self.scores(X, differences)[side] <= at_most
@@ -129,10 +129,10 @@ class Proof(NamedTuple):
 
     Attributes:
         largest: The upper bound.
-        found: The largest upper bound of the function at a point that was examined.
+        found: The largest upper bound of the function at an examined point.
         point: That point [P] of the unit cube.
-        reason: The reason why the function cannot be larger than ``largest`` at a point where the bounds of the method
-            allow more; empty before it has been asked for.
+        reason: Why the function is at most ``largest`` at a point where the bounds of the method allow more; empty
+            until this is computed.
     """
 
     largest: float
@@ -152,25 +152,24 @@ def bound_maximum(
     witnesses: Tensor | None = None,
     counted: Callable[[int], object] = lambda n: None,
 ) -> Proof | None:
-    """Return an upper bound of the largest score over a space, where no slack is negative.
+    """Return a proved upper bound of the largest score over the points of a space at which no slack is negative.
 
     Args:
         problem: The score, its space and the slacks.
-        evaluations: The largest number of points at which bounds are computed. Not counted are the first points, one
-            for each combination of options of choices, and those of the comparison with the bounds of the method.
-        lower: The value that the result is compared with.
+        evaluations: The largest number of points at which bounds are computed. The first points (one for each
+            combination of options) and those of the comparison with the bounds of the method do not count.
+        lower: The value with which the result is compared.
         goal: The search ends when the result is at most this above ``lower``.
-        until: The search ends when the upper bound at a point reaches this: then the statement to prove is wrong, or
-            cannot be proved.
-        witnesses: Points [m P] of the space, in the unit cube, at which the result is compared with the bounds of the
-            method, besides some random ones.
-        counted: Called with the number of points that have just been examined, again and again.
+        until: The search ends when the upper bound at a point reaches this: then the statement cannot be proved.
+        witnesses: Points [m P] of the unit cube, in the space, at which the result is compared with the bounds of the
+            method; some random points are added.
+        counted: Called after each step with the number of points that it examined.
 
     Returns:
         The bound; None where there is no proof: see ``obstacle``.
 
     Raises:
-        Contradiction: The bounds at a point allow more than the result, and no norm bound accounts for it.
+        Contradiction: The bounds at a point allow more than the result, and no norm bound is the reason.
     """
     if obstacle(problem.functions, problem.space):
         return None
@@ -186,7 +185,7 @@ def bound_maximum(
 
 
 def obstacle(functions: Sequence[CellBound], space: Space) -> str:
-    """Return the reason why nothing can be proved over a space; an empty text if something can."""
+    """Return the reason why nothing can be proved over a space; an empty text if a proof is possible."""
     if not functions:
         return "no bound is known"
     if space.conditions:
@@ -200,7 +199,7 @@ def obstacle(functions: Sequence[CellBound], space: Space) -> str:
 
 
 def _n_combinations(space: Space) -> int:
-    """Return the number of combinations of options of choices."""
+    """Return the number of combinations of the options of all choices."""
     choices = [p for p in space.parameters.values() if isinstance(p, Choice)]
     return math.prod(len(choice.options) for choice in choices)
 
@@ -213,7 +212,7 @@ def _branch_and_bound(
     until: float,
     counted: Callable[[int], object],
 ) -> Proof:
-    """Return the proof without its reason, by best-first branch and bound; arguments as for ``bound_maximum``."""
+    """Return the proof, without its reason, by best-first branch and bound; arguments as for ``bound_maximum``."""
     new = Cells.covering(problem.space)
     cells = new[torch.zeros(len(new), dtype=torch.bool)]  # those that may be divided, none yet
     best = Proof(math.inf, -math.inf, new.corners()[0][0])
@@ -243,7 +242,7 @@ def _branch_and_bound(
 
 
 def _evaluated(problem: BoundedScore, cells: Cells) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the centres [n P] of cells, the bounds [n] of the score there, and those over the cells.
+    """Return the centres [n P] of cells, the bounds [n] of the score at them, and the bounds [n] over the cells.
 
     The bounds are -inf where a slack is negative, or a constraint of the space is broken.
     """
@@ -268,7 +267,7 @@ def _largest(values: Tensor) -> float:
 
 
 def _random_points(space: Space) -> Tensor:
-    """Return those points [n P] of a fixed random sample that satisfy the constraints, rounded as the space rounds."""
+    """Return the points [n P] of a fixed random sample that satisfy the constraints, rounded as the space rounds."""
     generator = torch.Generator().manual_seed(0)
     units = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
     units = space.units([space.params(unit) for unit in units])
@@ -276,22 +275,22 @@ def _random_points(space: Space) -> Tensor:
 
 
 def _reason(problem: BoundedScore, points: Tensor, largest: float) -> str:
-    """Return the reason why the score is at most ``largest`` at the first of some points.
+    """Check that the score is at most ``largest`` at some points, and return the reason at the first point.
 
-    The space is divided again around each point x, into the cells of the proof that contain it. By the norm bound a
-    function is at most ``U(z) + B |x - z|_k`` at x for the centre z of each. The bounds of the proof and the
-    differences of features in its cells have no part in this, so a fault of these shows.
+    The space is divided again around each point x, into smaller and smaller cells that contain it. By the norm bound a
+    function at x is at most ``U(z) + B |x - z|_k``, where z is the centre of a cell. This check uses neither the bounds
+    of the proof nor the differences of features in its cells, so it finds faults of these.
 
     Args:
         problem: The functions and slacks.
         points: Points [n P] of the space, in the unit cube, at least one.
-        largest: The bound that is proved.
+        largest: The proved bound.
 
     Returns:
         ``EXCLUDED``, ``LIMIT`` or ``NORM``.
 
     Raises:
-        Contradiction: There is no reason at one of the points.
+        Contradiction: At one of the points there is no reason.
     """
     space = problem.space
     features = space.features(points)

@@ -1,4 +1,4 @@
-"""Upper bounds of a function over cells, by a bound at their centres and the norm bound."""
+"""Upper bounds of a function over cells, from a bound at their centres and the norm bound."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class CellBound:
     """Upper bounds of ``(sign g - level) / unit`` at points and over cells, where g is an uncertain function.
 
     Args:
-        bounds: Bounds of g, one for each hypothesis. At least one of them holds.
+        bounds: Confidence bounds of g, one for each hypothesis; at least one of them holds.
         level: The number that is subtracted from g or -g.
         sign: 1 for g, -1 for -g.
         unit: The number by which the difference is divided.
 
     Attributes:
-        obstacle: The reason why there is no bound over cells; empty where there is one. There is one for bounds that
-            assume a norm, with kernels that are made of RBF and Matern kernels.
+        obstacle: The reason why there is no bound over cells; empty if there is one. There is one if the bounds assume
+            a norm and the kernels are made of RBF and Matern kernels.
         size: The largest possible absolute value of g, divided by the unit.
     """
 
@@ -60,11 +60,11 @@ class CellBound:
                 self.size = max(self.size, largest / unit)
 
     def __call__(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds [n] at the centres of cells, and those over the cells [n].
+        """Return the bounds [n] at the centres of cells, and the bounds [n] over the cells.
 
         Args:
             X: Features [n D] of the centres.
-            differences: The largest differences [n D] to them in the cells (``Cells.spans``).
+            differences: The largest differences [n D] of features to the centres in the cells (``Cells.spans``).
         """
         at_points = []
         over_cells = []
@@ -83,11 +83,11 @@ class CellBound:
         return self._scaled(at_points), self._scaled(over_cells)
 
     def _scaled(self, bounds: list[Tensor]) -> Tensor:
-        """Return the largest bound [n] of the hypotheses, in the unit; of ``sign g`` they are [n] each."""
+        """Return the largest of the bounds [n] of ``sign g`` by the hypotheses, less the level, in the unit."""
         return (torch.stack(bounds).amax(0) - self._level) / self._unit
 
     def change(self, differences: Tensor) -> Tensor:
-        """Return the largest change [n] of the function where features differ by at most so much [n D]."""
+        """Return the largest change [n] of the function for differences [n D] of the features."""
         changes = [hypothesis.change(differences) for hypothesis in self._hypotheses]
         return torch.stack(changes).amax(0) / self._unit
 
@@ -99,7 +99,7 @@ class _Hypothesis(NamedTuple):
         bound: Its bound.
         norm_bound: The norm bound B.
         kernel: The kernel k.
-        largest: The largest absolute value that these allow, ``B sqrt(k(x, x))``.
+        largest: The largest absolute value that the assumptions allow, ``B sqrt(k(x, x))``.
     """
 
     bound: Bound
@@ -108,7 +108,7 @@ class _Hypothesis(NamedTuple):
     largest: float
 
     def change(self, differences: Tensor) -> Tensor:
-        """Return the largest ``B |x - z|_k`` [n] of points whose features differ by so much [n D], rounded up."""
+        """Return the largest ``B |x - z|_k`` [n] for differences [n D] of the features, rounded up."""
         constant = self.kernel.constant
         assert constant is not None  # as of every monotone kernel
         k_xz = self.kernel(torch.zeros_like(differences[:1]), differences)[0]
@@ -118,7 +118,7 @@ class _Hypothesis(NamedTuple):
 
 
 def slack_bounds(surrogates: Sequence[ConstraintSurrogate], space: Space) -> list[CellBound]:
-    """Return the upper bounds of the slacks of those constraints that have a bound over cells."""
+    """Return upper bounds of slacks, for the constraints that have a bound over cells."""
     X = space.features(torch.full((1, space.dimension), 0.5, dtype=torch.float64))
     bounds = []
     for entry in surrogates:

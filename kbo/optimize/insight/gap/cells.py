@@ -1,7 +1,6 @@
-"""Cells of branch and bound: boxes that cover a space, their centres, and their halves.
+"""The cells of branch and bound: boxes that cover a space, their centres, and their halves.
 
-A cell is a range of each parameter: of unit coordinates, or of positions among the options of a parameter that has
-options.
+A cell has a range of each parameter: a range of unit coordinates, or of positions if the parameter has options.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from kbo.space import Choice, Space
 
 @dataclass(frozen=True)
 class Cells:
-    """Boxes of a space: for each a range of every parameter.
+    """Boxes of a space, each with a range of every parameter.
 
     Attributes:
         space: The space.
-        low, high: The ends [n P] of the ranges; equal where one option is left.
+        low, high: The ends [n P] of the ranges; they are equal where one option is left.
         bound: Upper bounds [n] of a function in the cells.
     """
 
@@ -59,7 +58,7 @@ class Cells:
         return Cells(self.space, self.low[rows], self.high[rows], self.bound[rows])
 
     def joined(self, others: Cells) -> Cells:
-        """Return these cells and others."""
+        """Return these cells and other cells, in one object."""
         return Cells(
             self.space,
             torch.cat([self.low, others.low]),
@@ -68,11 +67,11 @@ class Cells:
         )
 
     def corners(self) -> tuple[Tensor, Tensor]:
-        """Return the unit coordinates [n P] of the low and the high ends."""
+        """Return the unit coordinates [n P] of the low ends and of the high ends."""
         return unit_coordinates(self.space, self.low), unit_coordinates(self.space, self.high)
 
     def spans(self) -> tuple[Tensor, Tensor]:
-        """Return the centres [n P] in the unit cube, and the largest differences to their features [n D]."""
+        """Return the centres [n P] in the unit cube, and the largest differences [n D] of features to the centres."""
         centres = unit_coordinates(self.space, self._middles())
         features = self.space.features(centres)
         low, high = self.corners()
@@ -81,10 +80,10 @@ class Cells:
         return centres, torch.maximum(to_low, to_high)
 
     def halves(self, change: Callable[[Tensor], Tensor]) -> Cells:
-        """Return the halves of the cells, each divided along the side where a function may change most.
+        """Return the halves of the cells; each cell is divided along the side where a function may change most.
 
         Args:
-            change: Returns the largest change [n] of the function where features differ by at most so much [n D].
+            change: Returns the largest change [n] of the function for differences [n D] of the features.
         """
         _, differences = self.spans()
         changes = []
@@ -106,7 +105,7 @@ class Cells:
         return below.joined(above)
 
     def around(self, points: Tensor) -> Cells:
-        """Return for each of some points [n P] of the unit cube the first cell that contains it.
+        """Return for each point [n P] of the unit cube the first cell that contains it.
 
         Raises:
             Contradiction: No cell contains a point.
@@ -126,13 +125,13 @@ class Cells:
         return self[is_inside.long().argmax(1)]
 
     def _middles(self) -> Tensor:
-        """Return the middles [n P] of the ranges; of options the position at the middle, or the next one below it."""
+        """Return the middles [n P] of the ranges; for options, the middle position, rounded down."""
         middle = (self.low + self.high) / 2
         return torch.where(_has_options(self.space), middle.floor(), middle)
 
 
 def unit_coordinates(space: Space, places: Tensor) -> Tensor:
-    """Return the unit coordinates [n P] of places: of positions among options the middles of their ranges."""
+    """Return the unit coordinates [n P] of places; a position among options becomes the middle of its range."""
     units = places.clone()
     for i, parameter in enumerate(space.parameters.values()):
         if parameter.options:

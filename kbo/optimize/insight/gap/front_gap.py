@@ -1,11 +1,11 @@
-"""Gap of a front: by how much, at most, a point of the space may be better than every trial of the front.
+"""The gap of a front: by how much, at most, a point of the space may be better than every trial of the front.
 
-If the bounds of all objectives hold, then for every point x of the space that keeps the limits there is a trial p of
-the front with f_k(x) <= f_k(p) + gap * extent_k for all objectives k, larger values better:
+Let the bounds of all objectives hold, and larger values be better. Then for every point x of the space that keeps the
+limits, there is a trial p of the front with f_k(x) <= f_k(p) + gap * extent_k for all objectives k, where
 
     gap = max_x score(U_1(x), ..., U_m(x)),   score(u) = min_p max_k (u_k - L_k(p)) / extent_k
 
-with upper and lower bounds U and L. The score grows with each u_k, so branch and bound needs only bounds of each
+with upper bounds U and lower bounds L. The score grows with each u_k, so branch and bound only needs bounds of each
 objective over a cell (docs/theory/gaps.md).
 """
 
@@ -35,12 +35,12 @@ from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 _AT_ONCE = 1000
-"""Points that are compared with the front at once."""
+"""Number of points that are compared with the front at once."""
 
 
 @dataclass(frozen=True)
 class _Lead:
-    """The lead of a point over a front: the score of the module, by the bounds of the objectives.
+    """The lead of a point over a front: the score in the docstring of the module.
 
     Attributes:
         surrogates: The surrogates of the m objectives.
@@ -56,7 +56,7 @@ class _Lead:
 
     @classmethod
     def over(cls, problem: GapProblem, front: Tensor, extents: Tensor) -> _Lead:
-        """Return the lead over the trials with features [f D]; other arguments as for ``front_gap``."""
+        """Return the lead over a front of trials with features [f D]; other arguments as for ``front_gap``."""
         surrogates = list(problem.surrogates.values())
         lower = _scaled([surrogate.interval(front)[0] for surrogate in surrogates], extents)
         return cls(surrogates, extents, limits(problem.constraints), lower)
@@ -66,7 +66,7 @@ class _Lead:
         return (upper.unsqueeze(-2) - self.lower).amax(-1).amin(-1)
 
     def at(self, features: Tensor) -> Tensor:
-        """Return the lead [n] at features [n D]; less than any lead where a limit is broken, if the bounds hold."""
+        """Return the lead [n] at features [n D]; below every lead where the bounds say that a limit is broken."""
         bounds = [surrogate.interval(features)[2] for surrogate in self.surrogates]
         lead = self.score(_scaled(bounds, self.extents))
         if not self.limits:
@@ -118,5 +118,5 @@ def front_gap(problem: GapProblem, front: Tensor, extents: Tensor) -> Gap:
 
 
 def _scaled(bounds: list[Tensor], extents: Tensor) -> Tensor:
-    """Return bounds of m objectives, [n] each, in units of the extents, [n m]."""
+    """Return bounds [n m] of m objectives in units of their extents."""
     return (torch.stack(bounds, -1) / extents.to(bounds[0])).cpu()

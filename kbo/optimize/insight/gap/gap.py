@@ -8,27 +8,26 @@ from kbo._base.terminal import rounded_up
 from kbo.space import Space
 
 NOT_REQUESTED = "no proof was asked for: pass evaluations="
-"""Reason why nothing is proved, where nobody asked for it."""
+"""Reason why nothing is proved, if no proof was requested."""
 
 WHOLE = "over the whole space"
 """Scope of a gap that bounds the improvement at every point."""
 
 
 class Gap(NamedTuple):
-    """The optimality gap over a space.
+    """The optimality gap: how much better the optimum may be than the recommendation, at most.
 
     Attributes:
-        value: The largest possible improvement on the recommendation, if the bounds hold, in units of the objective.
+        value: If the bounds hold, the largest possible improvement on the recommendation, in units of the objective.
             With several objectives it is the largest possible lead over the front, as a share of its extent.
-        proved: Whether the bounds are certified and the gap is the largest of all points in the scope, not only of
-            those that a search has found.
+        proved: Whether the bounds are certified, and the gap holds for all points in the scope, not only for those that
+            a search has found.
         scope: The points that were compared, in words.
         exact: Whether the bounds were computed at every point; False after a search from many starts.
-        final: Whether later trials leave the scope as it is. In the safe setting other points may become certain to be
-            safe.
-        found: The gap that was found with the bounds of the method, by a search or at every point.
-        reason: The reason why nothing is proved; of a proved gap that is smaller than ``found``, the bound that
-            excludes more than the bounds of the method, and why (docs/theory/gaps.md). Otherwise empty.
+        final: Whether the scope stays the same after later trials. In the safe setting more points may become safe.
+        found: The gap by the bounds of the method, at every point or at those of a search.
+        reason: The reason why nothing is proved. For a proved gap below ``found``, it names the bound that excludes
+            more than the bounds of the method (docs/theory/gaps.md). Otherwise empty.
     """
 
     value: float
@@ -46,7 +45,7 @@ class Gap(NamedTuple):
 
 
 def exact_gap(value: float, space: Space, objection: str) -> Gap:
-    """Return a gap for which the bounds were computed at every point; it is proved if these have no objection."""
+    """Return a gap with bounds that were computed at every point; it is proved if there is no objection to them."""
     scope = WHOLE
     if space.constraints:
         scope = "over all points that satisfy the constraints"
@@ -54,7 +53,7 @@ def exact_gap(value: float, space: Space, objection: str) -> Gap:
 
 
 def proved_gap(value: float, found: float, scope: str, reason: str) -> Gap:
-    """Return a proved gap; ``reason`` is why it is below the gap that a search has found, if it is."""
+    """Return a proved gap; ``reason`` says why it is below the found gap, if it is."""
     scope += f", proved; {found:.4g} was found"
     if value >= found:
         return Gap(value, True, scope, exact=False, found=found)
@@ -63,7 +62,7 @@ def proved_gap(value: float, found: float, scope: str, reason: str) -> Gap:
 
 
 def unproved_gap(found: float, reason: str) -> Gap:
-    """Return a gap that a search has found, and the reason why it is not proved."""
+    """Return a gap that a search has found, with the reason why it is not proved."""
     scope = "by a search from many starts"
     if reason != NOT_REQUESTED:
         scope += f"; not proved: {reason}"

@@ -1,4 +1,4 @@
-"""What gaps are computed from, of a recommendation or a front: surrogates, limits, a search, and the work allowed."""
+"""What a gap is computed from: surrogates, limits, a search, and the work that a proof may take."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from kbo.space import Space
 
 @dataclass(frozen=True)
 class GapProblem:
-    """What is known of a run whose gap is asked for, and the work that a proof of it may take.
+    """The surrogates, limits and search from which a gap is computed, and the work that a proof may take.
 
     Attributes:
         surrogates: The surrogates of the objectives, with bounds, by name.
         constraints: The constraints with their surrogates.
         search: A search of the whole space.
         objection: The reason why the bounds have no guarantee; empty if they have one.
-        evaluations: The largest number of points at which bounds are computed for the proof of each hypothesis; 0 for
-            no proof.
+        evaluations: The largest number of points at which each proof computes bounds; 0 for no proof.
         goal: The proof ends when the gap is at most this.
-        counted: Called with the number of points that have just been examined, again and again.
+        counted: Called after each step of a proof with the number of points that it examined.
     """
 
     surrogates: Mapping[str, Surrogate]
@@ -52,12 +51,12 @@ def objection_to_bounds(
     constraints: Sequence[ConstraintSurrogate],
     finished: Sequence[Trial],
 ) -> str:
-    """Return the reason why the bounds of an objective or of a constraint have no guarantee; empty if all have one.
+    """Return the reason why bounds of an objective or a constraint have no guarantee; empty if all have one.
 
     Args:
         surrogates: The surrogates of the objectives, by name.
         constraints: The constraints with their surrogates.
-        finished: The trials that have ended, the first of which that is a part of the reason is named.
+        finished: The trials that have ended. The reason names the first of them that is a part of it.
     """
     named = [(f"{name}: ", surrogate) for name, surrogate in surrogates.items()]
     if len(surrogates) == 1:

@@ -1,4 +1,4 @@
-"""Certificate that no point of a space keeps all limits."""
+"""The certificate that no point of a space keeps all limits."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kbo.space import Params, Space
 
 @dataclass(frozen=True)
 class Infeasible:
-    """A certificate that no point of the space keeps all limits: at each of them, the bounds exclude some limit.
+    """A certificate that no point of the space keeps all limits: at each point, the bounds exclude some limit.
 
     Attributes:
-        points: The number of points of the space, each of which was examined. None for a space with more than 10 000
-            points, or with real parameters: then the certificate was proved by branch and bound.
-        params: The parameters, of all points that were examined, that are nearest to keeping all limits: their largest
-            possible violation of a limit, in prior standard deviations of the quantity, is the smallest.
-        bounds: The best value of each quantity that the bounds allow at ``params``, by its name.
+        points: The number of points of the space, all of which were examined. None for a space with more than 10 000
+            points or with real parameters, where branch and bound proves the certificate.
+        params: Of all examined points, the parameters nearest to keeping all limits: their largest violation of a limit
+            is least, in prior standard deviations of the quantity and by optimistic bounds.
+        bounds: The best value of each quantity that the bounds allow at ``params``, by name.
         constraints: The constraints.
-        delta: The probability, at most, that the certificate is wrong.
+        delta: Probability, at most, that the certificate is wrong.
     """
 
     points: int | None
@@ -50,15 +50,15 @@ def certificate(
     tried: Tensor,
     evaluations: int,
 ) -> Infeasible | None:
-    """Return the certificate that no point keeps all limits; None if some point may, and where nothing is proved.
+    """Return the certificate that no point keeps all limits; None if some point may, and if nothing is proved.
 
     Args:
         space: The search space.
         surrogates: The constraints with their surrogates.
         constraints: The constraints.
-        tried: Points [n P] of trials in the unit cube.
-        evaluations: The largest number of points at which bounds are computed for a proof, where the space has more
-            than 10 000 points or real parameters.
+        tried: Points [n P] of the trials in the unit cube.
+        evaluations: The largest number of points at which a proof computes bounds; only used if the space has more than
+            10 000 points or real parameters.
 
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
@@ -96,7 +96,7 @@ def certificate(
 
 
 def _best_values(surrogates: Sequence[ConstraintSurrogate], X: Tensor) -> dict[str, float]:
-    """Return the best value of each quantity that the bounds allow at features X [1 D], by its name."""
+    """Return the best value of each quantity that the bounds allow at features X [1 D], by name."""
     values = {}
     for constraint, surrogate in surrogates:
         values[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])

@@ -1,9 +1,9 @@
-"""The gap of the recommendation: an upper bound of the improvement on it that is still possible.
+"""The gap of the recommendation: by how much, at most, a point of the space may be better.
 
     gap = max_x upper(x) - lower(recommended),   larger values better, at least 0
 
-The maximum is over the points that possibly keep the limits: of a finite set exactly, of a box by a search or by branch
-and bound. In the safe setting it is over the points that are certain to be safe.
+The maximum is over the points that possibly keep the limits. Over a finite set it is exact; over a box it comes from a
+search or from branch and bound. In the safe setting it is over the safe points.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def recommendation_gap(problem: GapProblem, recommended: Tensor) -> Gap:
 def gap_on_safe_set(
     problem: GapProblem, recommended: Tensor, safe_points: SafePoints, tried: Tensor
 ) -> Gap:
-    """Return the gap over the points that are certain to be safe; if all are proved to be, over the whole space.
+    """Return the gap over the safe points; if all points are proved to be safe, over the whole space.
 
     Args:
         problem: What is known of the run, which has one objective.
         recommended: Features [1 D] of the recommended parameters, which keep all limits.
-        safe_points: What is known of the points that are certain to be safe.
+        safe_points: The safe points of the run.
         tried: Points [n P] of all trials in the unit cube.
     """
     surrogate = problem.surrogate
@@ -93,9 +93,9 @@ def gap_on_safe_set(
 
 
 def _gap_on_box(problem: GapProblem, recommended: Tensor, scope: str) -> Gap:
-    """Return the gap over a space with too many points to compute bounds at each: found by a search, or proved.
+    """Return the gap over a box or a large finite space: proved, or found by a search.
 
-    With several hypotheses it is the largest of their gaps, since one of them is true.
+    With several hypotheses it is the largest of their gaps, since any of them may be true.
     """
     space = problem.space
     gaps = _found_gaps(problem, recommended)
@@ -115,12 +115,12 @@ def _gap_on_box(problem: GapProblem, recommended: Tensor, scope: str) -> Gap:
 
 
 class _FoundGap(NamedTuple):
-    """The gap that was found with the bound of one hypothesis.
+    """The gap that was found with the bounds of one hypothesis.
 
     Attributes:
         bound: The bound.
-        lower: Its lower bound [] at the recommendation, in units of the posterior.
-        largest: Its largest upper bound.
+        lower: The lower bound [] at the recommendation, in units of the posterior.
+        largest: The largest upper bound over the space.
         gap: The gap, in units of the objective.
     """
 
@@ -131,7 +131,7 @@ class _FoundGap(NamedTuple):
 
 
 def _found_gaps(problem: GapProblem, recommended: Tensor) -> list[_FoundGap]:
-    """Return the gaps that a search finds, or that are exact on a small finite space, one for each hypothesis."""
+    """Return the gap of each hypothesis: exact on a small finite space, otherwise by a search."""
     surrogate = problem.surrogate
     with_bounds = limits(problem.constraints)
     to_value = surrogate.transform.inverse
@@ -147,7 +147,7 @@ def _found_gaps(problem: GapProblem, recommended: Tensor) -> list[_FoundGap]:
 def _proved(
     problem: GapProblem, found: _FoundGap, slacks: Sequence[CellBound]
 ) -> tuple[float, str]:
-    """Return the proved gap by the bound of one hypothesis, and the reason if it is below the found gap; else empty."""
+    """Return the proved gap by the bound of one hypothesis, and the reason if it is below the found gap."""
     assert found.largest.point is not None
     lower = float(found.lower)
     maximum = bound_maximum(

@@ -1,4 +1,4 @@
-"""The optimality gap of a run: of its recommendation, or of the front of several objectives."""
+"""The optimality gap of a run: that of its recommendation, or of the front of several objectives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_gap(
     Args:
         quantities: The quantities of the run.
         seed: The seed of the run.
-        evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
+        evaluations: The largest number of points at which a proof computes bounds, for each hypothesis; 0 for no proof.
         goal: The proof ends when the gap is at most this.
         progress: Whether a bar shows how much of the proof is done.
     """
@@ -47,7 +47,7 @@ def run_gap(
 
 
 def _n_proofs(quantities: Quantities) -> int:
-    """Return the number of proofs, at most: for a front one, otherwise one for each hypothesis and each safe limit."""
+    """Return the largest number of proofs: one for a front, otherwise one for each hypothesis and each safe limit."""
     if quantities.objectives:
         return 1
     n = sum(len(surrogate.bounds) for surrogate in quantities.surrogates().values())
@@ -57,7 +57,7 @@ def _n_proofs(quantities: Quantities) -> int:
 
 
 def _gap_of_recommendation(quantities: Quantities, problem: GapProblem, best: Trial) -> Gap | None:
-    """Return the gap of the recommended trial; None if it is not known to keep all constraints."""
+    """Return the gap of the recommended trial; None unless it is known to keep all constraints."""
     if quantities.constraints and not quantities.feasibility(best).kept:
         return None
     recommended = quantities.features([best])
@@ -68,7 +68,7 @@ def _gap_of_recommendation(quantities: Quantities, problem: GapProblem, best: Tr
 
 
 def _gap_of_front(quantities: Quantities, problem: GapProblem) -> Gap | None:
-    """Return the gap of a front; None without one, and while no trial of it is known to keep all constraints."""
+    """Return the gap of the front; None without a front, and while no trial of it is known to keep all constraints."""
     compared = front_trials(quantities)
     if compared is None or len(problem.constraints) < len(quantities.limited):
         return None

@@ -1,1 +1,1 @@
-"""Early stopping of trials by what they report: by curves, or by Optuna's pruners."""
+"""Early stopping of trials by their reports: by curves (``pruning.py``), or by Optuna (``optuna_pruner.py``)."""

@@ -1,4 +1,4 @@
-"""Pruners of Optuna, which decide about trials of kbo."""
+"""Pruners of Optuna for trials of kbo: they decide in an Optuna study with the same trials and reports."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ else:
     optuna = Lazy("optuna")
 
 _STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL", "removed": "FAIL"}
-"""States of Optuna by the status of a trial."""
+"""The state in Optuna for each status of a trial."""
 
 
 class OptunaPruner:
-    """A pruner of Optuna, which decides in a study in memory that has the same trials and reports.
+    """A pruner of Optuna, which decides in a study in memory with the same trials and reports.
 
     Args:
         pruner: The pruner; a copy of it is used.
@@ -56,7 +56,7 @@ class OptunaPruner:
 
 
 class _Twin:
-    """A trial of Optuna with the reports and the end of one of kbo."""
+    """The Optuna trial that has the reports and the end of a trial of kbo."""
 
     def __init__(self, study: optuna.Study, starts: int) -> None:
         self._study = study
@@ -65,7 +65,7 @@ class _Twin:
         self._n_reports = 0
 
     def follow(self, trial: Trial) -> None:
-        """Add the new reports, and the end if the trial has ended."""
+        """Add the new reports of the kbo trial and, if it has ended, its end."""
         for step, value in trial.reports[self._n_reports :]:
             self.trial.report(value, step)
         self._n_reports = len(trial.reports)
@@ -73,14 +73,14 @@ class _Twin:
             self.end(_STATES[trial.status], trial.value)
 
     def end(self, state: str, value: float | None = None) -> None:
-        """End it in a state of Optuna."""
+        """End the Optuna trial in a state of Optuna."""
         self._study.tell(self.trial, value, optuna.trial.TrialState[state])
 
 
 def _study(pruner: optuna.pruners.BasePruner, maximize: bool) -> optuna.Study:
-    """Return a study in memory. Its name is fixed, since the brackets of Hyperband depend on it."""
+    """Return a study in memory. Its name is fixed, because the brackets of Hyperband depend on it."""
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # the study is no news
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # no message about the study
     try:
         return optuna.create_study(
             study_name="kbo",
@@ -93,7 +93,7 @@ def _study(pruner: optuna.pruners.BasePruner, maximize: bool) -> optuna.Study:
 
 
 def optuna_pruner(name: str) -> OptunaPruner:
-    """Return the pruner of Optuna that a name means, such as "median".
+    """Return the pruner of Optuna with a name such as "median".
 
     Raises:
         MissingExtra: Optuna is not installed.

@@ -1,7 +1,7 @@
-"""Early stopping: whether a trial that reports values while it runs is worth the rest of its steps.
+"""Early stopping: whether a running trial that reports values is worth the rest of its steps.
 
-A decision is a function of the trials and of what they reported before, so a run that continues from its journal stops
-the same trials. Where the decisions come from Optuna, an in-memory study with the same trials makes them.
+A decision is a function of the trials and of their earlier reports, so a run that continues from its journal stops the
+same trials.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _BEST = 0.15
 """Share of the completed trials that count as the best."""
 
 _PRUNED = 3
-"""Pruned trials for each completed one, at most: predictions of their values rest on completed ones."""
+"""Largest number of pruned trials for each completed one, since predictions rest on completed trials."""
 
 
 @runtime_checkable
 class Pruner(Protocol):
-    """Decides after each report whether a running trial is stopped."""
+    """The interface of a pruner: it decides after each report whether a running trial is stopped."""
 
     def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:
         """Return whether to stop a trial after its last report.
 
         Args:
-            trial: The running trial; ``trial.reports`` are the steps and values that it has reported.
+            trial: The running trial; ``trial.reports`` holds the reported steps and values.
             trials: All trials, in the order of their starts.
             maximize: Whether larger values are better.
         """
@@ -52,21 +52,21 @@ class Pruner(Protocol):
 
 
 class Curves:
-    """Stops a trial whose final value is, by the curves of completed trials, unlikely to be among the best.
+    """Stop a trial whose final value, predicted by the curves of completed trials, is unlikely to be among the best.
 
-    The final value is predicted from the last reported one by linear regression over completed trials: the half of
-    them, and at least six, whose values at the same step are nearest. The trial is stopped if the prediction interval
-    (Student's t, Seber & Lee 2003, ch. 5) leaves it a probability of less than ``delta`` to end among the best 15% of
-    the completed ones: under noise the best value is too good to be compared with. The first trials run to their end,
-    and then for each complete one at most three are stopped.
+    The final value is predicted from the last report by linear regression. It uses half of the completed trials, and at
+    least six: those whose reports at the same step are nearest. The trial is stopped if, by the prediction interval
+    (Student's t, Seber & Lee 2003, ch. 5), it ends among the best 15% of the completed trials with a probability of
+    less than ``delta``. It is not compared with the best value alone, because under noise that is too good. The first
+    trials run to their end; then at most three trials are stopped for each completed one.
 
     Args:
         delta: Probability below which a trial is stopped. Larger values stop more trials.
-        n_startup: Trials with the same step that are complete before one is stopped, at least six.
-        n_warmup: Reports of a trial that are not enough to stop it.
+        n_startup: Number of completed trials with the same step before a trial is stopped, at least six.
+        n_warmup: Number of first reports of a trial at which it is never stopped.
 
     Raises:
-        InvalidInput: A number that is no probability, fewer trials, or a negative number of reports.
+        InvalidInput: ``delta`` is no probability, ``n_startup`` is less than six, or ``n_warmup`` is negative.
     """
 
     def __init__(self, delta: float = 0.25, n_startup: int = 10, n_warmup: int = 2) -> None:
@@ -105,17 +105,17 @@ NAMES: dict[str, Callable[[], Pruner]] = {
 
 
 def pruner_of(pruner: object) -> Pruner:
-    """Return the pruner that is meant by a name, one of Optuna's, or one of kbo's.
+    """Return the pruner that an argument means: a name, a pruner of Optuna, or one of kbo.
 
     Raises:
         InvalidInput: None of these.
-        MissingExtra: Optuna is needed, and not installed.
+        MissingExtra: Optuna is needed, but not installed.
     """
     if isinstance(pruner, str):
         return NAMES[checks.one_of("pruner", pruner, NAMES)]()
     if not isinstance(pruner, type):
         if isinstance(pruner, Pruner):
-            return copy.deepcopy(pruner)  # it may keep data of one run
+            return copy.deepcopy(pruner)  # a pruner may keep data of a run
         if callable(getattr(pruner, "prune", None)):
             return OptunaPruner(cast("optuna.pruners.BasePruner", pruner))
     raise InvalidInput(
@@ -127,7 +127,7 @@ def pruner_of(pruner: object) -> Pruner:
 class Pruning:
     """The decisions of a pruner in a run: one after each report, in the order of the events.
 
-    No trial is stopped before another one is complete, or once it has as many reports as a complete one.
+    No trial is stopped before another one is complete, or once it has as many reports as a complete trial.
 
     Args:
         pruner: See ``pruner_of``.
@@ -144,7 +144,7 @@ class Pruning:
 
     @property
     def n_events(self) -> int:
-        """The number of events that are known."""
+        """The number of events that were taken into account."""
         return self._trials.n_events
 
     def should_stop(self, number: int, events: Iterable[Event]) -> bool:

@@ -1,6 +1,6 @@
-"""Settings of PyTorch and NumPy in a program, for the threads and processes that work for it.
+"""Settings of PyTorch and NumPy in a program, for its worker threads and worker processes.
 
-Worker processes import this module first: it imports a library only to change a setting of it.
+Worker processes import this module first. So it imports a library only to change a setting of that library.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ USUAL_ERRORS: dict[str, Any] = {
     "under": "ignore",
     "invalid": "warn",
 }
-"""Reaction of NumPy to errors, unless a program has set another."""
+"""Default reaction of NumPy to errors."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a program; the defaults are those of a fresh one.
+    """The settings of PyTorch and NumPy in a program; the default values are those of the libraries.
 
     Attributes:
         device: The default device, as text.
         gradients: Whether gradients are recorded.
-        inference: Whether it is inference mode.
-        errors: The reaction of NumPy to errors.
+        inference: Whether inference mode is on.
+        errors: The reaction of NumPy to each kind of error.
         dtype: The default dtype, as text.
-        deterministic: Whether PyTorch refuses (1) or reports (2) algorithms that are not
-            deterministic.
+        deterministic: 1 if PyTorch refuses algorithms that are not deterministic, 2 if it warns, otherwise 0.
     """
 
     device: str = "cpu"
@@ -43,15 +42,15 @@ class Settings:
     deterministic: int = 0
 
     def of_thread(self) -> Settings:
-        """Return the settings that every thread has for itself."""
+        """Return the settings that each thread has for itself; the others have their defaults."""
         return Settings(self.device, self.gradients, self.inference, self.errors)
 
     def of_process(self) -> Settings:
-        """Return the settings without the number of the device: a process may see other devices."""
+        """Return the settings for another process: without the index of the device, since it may see other devices."""
         return replace(self, device=self.device.partition(":")[0])
 
     def obstacle(self) -> str:
-        """Return the reason why this process cannot have the settings, or an empty text."""
+        """Return the reason why this process cannot apply the settings; empty if it can."""
         try:
             with self.applied():
                 if self.device != "cpu":
@@ -63,7 +62,7 @@ class Settings:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Make the settings those of a block."""
+        """Apply the settings during a block."""
         with ExitStack() as stack:
             if self.errors != USUAL_ERRORS:
                 stack.enter_context(import_module("numpy").errstate(**self.errors))
@@ -89,10 +88,10 @@ class Settings:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Restore the settings of PyTorch and NumPy after a block, as far as the library was imported before it.
+    """Restore the settings of PyTorch and NumPy after a block, if the library was imported before the block.
 
-    These are gradient and inference mode, default dtype and device, the number of threads, and the
-    reaction of NumPy to errors. Neither library is imported here.
+    The settings are gradient mode, inference mode, default dtype and device, the number of threads, and the reaction of
+    NumPy to errors. Neither library is imported here.
     """
     before = [(read, write, read()) for read, write in _readers_and_writers()]
     try:

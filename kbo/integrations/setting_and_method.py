@@ -1,4 +1,4 @@
-"""Setting and method of an optimiser inside another library."""
+"""The setting and the method of an optimiser inside another library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def resolved(
     """Return setting and method as ``kbo.optimize.settings.choice.resolve`` does.
 
     Raises:
-        InvalidInput: As there, or a safe setting: the other library chooses the first trials.
+        InvalidInput: ``resolve`` raises it, or the setting is safe: here the first trials would not be safe.
     """
     setting, method = resolve(setting, method, n_trials)
     if setting.explores_safely:

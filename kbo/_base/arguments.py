@@ -1,0 +1,55 @@
+"""The advice for arguments that a function does not have, but other libraries do."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ELSEWHERE = {
+    "budget": "n_trials",
+    "iterations": "n_trials",
+    "max_evals": "n_trials",
+    "n_calls": "n_trials",
+    "n_iter": "n_trials",
+    "total_trials": "n_trials",
+    "dimensions": "bounds",
+    "parameters": "bounds",
+    "search_space": "bounds",
+    "space": "bounds",
+    "fn": "objective",
+    "func": "objective",
+    "callback": "on_trial",
+    "callbacks": "on_trial",
+    "n_jobs": "workers",
+    "random_state": "seed",
+    "storage": "journal",
+    "x0": "try_first",
+}
+"""Arguments of ``minimize`` and ``Optimizer`` for those of Optuna, scikit-optimize, hyperopt, SciPy and Ax."""
+
+
+def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that says, of an argument that it does not have, what it is called in kbo."""
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    caller = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*arguments: P.args, **options: P.kwargs) -> R:
+        for option in options:
+            if option in names:
+                continue
+            similar = difflib.get_close_matches(option, names, n=1)
+            name = _ELSEWHERE.get(option) or next(iter(similar), "")
+            advice = f"the arguments are {', '.join(names)}."
+            if name:
+                advice = f"did you mean {name}?"
+            raise TypeError(f"{caller} has no argument {option!r}: {advice}")
+        return function(*arguments, **options)
+
+    return checked
