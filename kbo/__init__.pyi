@@ -12,6 +12,7 @@ from . import regression as regression
 from . import report as report
 from . import space as space
 from .confidence import NoiseBounds as NoiseBounds
+from .errors import Contradiction as Contradiction
 from .errors import IllConditionedWarning as IllConditionedWarning
 from .errors import InvalidInput as InvalidInput
 from .errors import JournalError as JournalError

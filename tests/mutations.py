@@ -28,8 +28,9 @@ class Fault(NamedTuple):
 
     Attributes:
         file: The file, relative to the root of the project.
-        function: The name of the function in its file, after those of the classes and functions around it.
-        old: An expression or a statement of the function, which occurs once in it; layout and brackets do not matter.
+        function: The name of the function in its file, after those of the classes and functions around it; ``-`` for
+            the whole file.
+        old: An expression or a statement of it, which occurs once in it; layout and brackets do not matter.
         new: What replaces it; ``pass`` deletes a statement.
         tests: Arguments of pytest.
         device: The device of the tests.
@@ -62,7 +63,9 @@ parsed = cache(ast.parse)
 
 
 def function_named(tree: ast.Module, name: str) -> ast.AST | None:
-    """Return the function, or class, of a qualified name; None if there is none."""
+    """Return the function, or class, of a qualified name, the file for ``-``; None if there is none."""
+    if name == "-":
+        return tree
     found: ast.AST = tree
     for part in name.split("."):
         inside = [

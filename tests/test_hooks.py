@@ -13,12 +13,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 import kbo
-from kbo.confidence import Confidence, SelfNormalized, WidthConfidence
+from kbo.confidence import AlternatingWidth, Confidence, WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.optimize.search.search import Search
 from kbo.optimize.strategies import Alternate, Strategy, UpperBoundPoint
 from kbo.regression import AdaptiveRidge, KernelRidge, PriorMean, RidgeSchedule
-from kbo.regression.exact.kernel_ridge import ExactAt
 from kbo.space import Params
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
@@ -124,20 +123,24 @@ def test_a_kernel_of_another_shape_is_refused_with_the_shape_that_fits():
         fed(state).predict(Z)
 
 
-OLD_HOOKS = [
-    (KernelRidge, "_at", "compute_at"),
-    (ExactAt, "_draw", "compute_draws"),
-    (ExactAt, "_draw_function", "compute_drawn_function"),
-    (SelfNormalized, "_statement_on", "statement_on"),
-    (SelfNormalized, "_least_ridge", "least_ridge_on"),
-    (SelfNormalized, "_bounds_below", "underlying_bounds"),
-]
+def test_a_word_of_covers_that_no_theorem_knows_is_refused_with_the_nearest_one():
+    class OfTheClass(AtRidgeOne):
+        covers = frozenset({"weights", "sketches"})
+
+    class OfTheObject(AtRidgeOne):
+        def __init__(self) -> None:
+            super().__init__()
+            self.covers = frozenset({"sketches"})
+
+    words = "has the word 'sketches': did you mean 'sketch'.* 'sketch', 'weights', 'moved ridge'"
+    for bound in (OfTheClass, OfTheObject):
+        with pytest.raises(InvalidInput, match=words):
+            bound()
 
 
-@pytest.mark.parametrize(("base", "old", "new"), OLD_HOOKS)
-def test_a_method_under_an_old_name_is_refused_and_not_ignored(base, old, new):
-    with pytest.raises(InvalidInput, match=f"Mine defines {old}, .* rename it to {new}"):
-        type("Mine", (base,), {old: lambda self, state: None})
+def test_alternating_widths_are_at_least_one():
+    with pytest.raises(InvalidInput, match="AlternatingWidth needs at least one multiplier"):
+        AlternatingWidth()
 
 
 def test_draws_and_ranks_of_a_bound_are_those_at_its_ridge():

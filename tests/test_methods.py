@@ -232,26 +232,28 @@ def refused(condition: bool, message: str):
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_a_row_states_what_the_method_is(name):
-    row = methods.get(name)
+def test_a_named_method_states_what_the_method_is(name):
+    named_method = methods.get(name)
     made = method(name)
     noise = dict.fromkeys(ADAPTIVE, "online")
     noise |= dict.fromkeys(("kernel-ucb-fixed", "kernel-ts-fixed"), "upper bound")
-    assert row.noise == noise.get(name, "given")
-    assert row.draws == made.rule.draws == ("-ts" in name)
-    assert row.has_bounds == (made.confidence is not None) == (name != "random")
-    assert row.fixed_kernel == isinstance(made.confidence, Chaining)
+    assert named_method.noise == noise.get(name, "given")
+    assert named_method.draws == made.rule.draws == ("-ts" in name)
+    assert named_method.has_bounds == (made.confidence is not None) == (name != "random")
+    assert named_method.fixed_kernel == isinstance(made.confidence, Chaining)
     assert isinstance(made.posterior(), NystromRidge) == (name in SKETCHED)
     assert (made.posterior().schedule is not None) == (name in ADAPTIVE)
 
 
 @pytest.mark.parametrize("name", methods.names())
 def test_a_method_takes_what_it_uses_and_nothing_else(name):
-    row = methods.get(name)
+    named_method = methods.get(name)
     given = {**NUMBERS, "noise_std": SIGMA, "norm_bound": NORM}
-    level = {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[row.noise]
-    needed = {"horizon", "n_points", "norm_bound"} & {*row.needs} | level
-    assert ("norm_bound" in needed) == (row.norm == "given")
+    level = {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[
+        named_method.noise
+    ]
+    needed = {"horizon", "n_points", "norm_bound"} & {*named_method.needs} | level
+    assert ("norm_bound" in needed) == (named_method.norm == "given")
     for number in given:
         with refused(number in needed, f"{name}.* needs {number}: pass {number}="):
             bandit.make(name, kernel=matern(1.5), delta=DELTA, **{**given, number: None})
@@ -288,7 +290,7 @@ def test_unknown_unused_and_impossible_options_are_refused(name, options, messag
         method(name, **options)
 
 
-def test_a_row_is_all_that_a_new_method_needs(monkeypatch):
+def test_a_named_method_is_all_that_a_new_method_needs(monkeypatch):
     def bound(facts: Facts) -> MartingaleMixture:
         noise_std = facts.options.get("factor", 1.0) * facts.noise_std
         return MartingaleMixture(noise_std, facts.norm_bound, facts.delta, "amm")
@@ -301,12 +303,12 @@ def test_a_row_is_all_that_a_new_method_needs(monkeypatch):
         method("amm-ucb", factor=2.0)
     chosen, expected = ([row["arm"] for row in play(name, 8)] for name in ("other-ucb", "amm-ucb"))
     assert chosen == expected
-    with pytest.raises(InvalidInput, match=r"a row must be a kbo\.bandit.*NamedMethod"):
+    with pytest.raises(InvalidInput, match=r"a named method must be a kbo\.bandit.*NamedMethod"):
         methods.register("my-ucb")
 
 
 def test_methods_have_the_bound_and_the_dictionary_of_their_paper():
-    kinds = {"k-ucb": SelfNormalized, "bkb": BKB, "c-bbkb": BKB, "ek-ucb": EKUCB}
+    kinds = {"ay-gp-ucb": SelfNormalized, "bkb": BKB, "c-bbkb": BKB, "ek-ucb": EKUCB}
     assert {name: type(method(name).confidence) for name in kinds} == kinds
     expected = SIGMA * math.sqrt(2 * math.log(2 * 100 * 40 * 7 / DELTA)) / math.sqrt(RIDGE) + NORM
     assert method("supk-ucb", ridge=RIDGE).confidence.multiplier == pytest.approx(expected)
@@ -314,9 +316,38 @@ def test_methods_have_the_bound_and_the_dictionary_of_their_paper():
     assert {name: type(sketch(method(name)).description) for name in kinds} == kinds
     made = method("ek-ucb", ridge=0.4)
     assert sketch(made).description.mu == made.confidence.projection == 0.4
-    assert method("igp-ucb", horizon=10).confidence.eta == 2 / 10
+    played = method("igp-ucb", horizon=10)
+    assert played.confidence.eta == 2 / 10
+    assert played.posterior().ridge == 1 + 2 / 10
+    assert method("kernel-ts", scale=4.0).confidence.multiplier == pytest.approx(2.0)
+    threshold = sketch(method("sketched-cmm")).description.threshold
+    assert threshold == pytest.approx(0.01 * SIGMA**2 / NORM**2)
     assert method("dmm-ucb-adaptive", strict_noise=True).posterior().schedule.strict
     assert method("cmm-ucb", scale=[1, 4, 16]).posterior().ridge == pytest.approx(SIGMA**2 / 4)
+
+
+def test_k_ucb_has_the_width_of_lemma_4_1_without_projection():
+    X, y = stream(30, 30, DEVICE)
+    played = method("k-ucb", ridge=RIDGE)
+    state = played.posterior()
+    state.update(X, y)
+    formulas = Dense(matern(1.5), X, y)
+    expected = dense.ekucb(formulas, Z, RIDGE, SIGMA, NORM, DELTA)
+    close(torch.stack(played.confidence.interval(state, Z)), torch.stack(expected))
+    assert played.confidence.guarantee_on(state) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"), [("kernel-ucb-adaptive", 3), ("kernel-ts-adaptive", 12)]
+)
+def test_the_events_of_the_noise_bounds_have_the_shares_of_delta_of_the_paper(name, parts):
+    """Thompson sampling at delta / 12: Durand et al. (2018), Sec. 6.4."""
+    assert method(name).posterior().schedule.event_delta == pytest.approx(DELTA / parts)
+
+
+def test_a_method_that_uses_a_fact_without_needing_it_says_so():
+    with pytest.raises(InvalidInput, match=r"uses noise_std, .* list noise_std in needs"):
+        methods.exact_at_noise_variance(Facts(matern(1.5)))
 
 
 # Bandits

@@ -40,7 +40,7 @@ def test_points_are_classified_by_their_intervals(device, seed):
     rng, n = torch.Generator().manual_seed(seed), 2 + seed
     lower = torch.rand(40, n, generator=rng, dtype=torch.float64).to(device).mul(8).round() / 8
     upper = lower + 0.3 * torch.rand(lower.shape, generator=rng, dtype=torch.float64).to(device)
-    epsilon = lower.new_full((n,), 0.1)
+    epsilon = lower.new_tensor([0.05, 0.15, 0.1])[:n]
     found, every = classified(lower, upper, epsilon), range(len(lower))
     for x in every:
         in_front = not any(
@@ -52,7 +52,8 @@ def test_points_are_classified_by_their_intervals(device, seed):
         assert bool(found.accepted[x]) == (not out and not blocked)
     assert not found.discarded[found.widest]
     kept = ~found.discarded
-    assert (upper - lower)[found.widest].amax() == (upper - lower)[kept].amax()
+    relative_width = ((upper - lower) / epsilon).amax(-1)
+    assert relative_width[found.widest] == relative_width[kept].amax()
     assert found.guarantee is None
     assert classified(lower, lower + 0.09, 0.1).widest is None
 

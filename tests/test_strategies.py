@@ -1,12 +1,14 @@
 """Strategies of the search: the order in which they are tried, and the explanation of a trial."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import kbo
 from kbo.optimize.strategies import (
+    ExpectedImprovement,
     Explanation,
     InitialDesign,
     Repetition,
@@ -174,6 +176,25 @@ def test_expected_improvement_is_that_of_a_normal_distribution():
     found = log_improvement(Known(), best, torch.empty(3, 1))
     constant = 0.5 * math.log(2 * math.pi)
     torch.testing.assert_close(found - constant, improvement.log(), rtol=1e-6, atol=1e-6)
+
+
+def test_an_improvement_counts_from_a_hundredth_of_a_standard_deviation_on():
+    class Known:
+        def predict(self, X):
+            return X.squeeze(-1), torch.full((len(X),), 0.01, dtype=torch.float64)
+
+    search = SimpleNamespace(
+        bound=SimpleNamespace(posterior=Known()),
+        is_noiseless=True,
+        space=SimpleNamespace(conditions=True, continuous=True, features=lambda units: units),
+        subspace=SimpleNamespace(partial=False),
+        starts=torch.tensor([[0.4], [0.1]], dtype=torch.float64),
+        argmax=lambda score: score,
+    )
+    score = ExpectedImprovement().propose(search)
+    X = torch.tensor([[0.3], [0.41], [0.7]], dtype=torch.float64)
+    best = torch.tensor(0.41, dtype=torch.float64)
+    torch.testing.assert_close(score(X), log_improvement(Known(), best, X))
 
 
 def test_the_gradient_of_expected_improvement_is_exact_for_certain_improvements_too():

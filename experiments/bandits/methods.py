@@ -12,30 +12,30 @@ from functools import partial
 
 from experiments.bandits.elimination import StagedMethod, stage_width
 from kbo.bandit import Facts, NamedMethod, ThompsonSampling, get
-from kbo.bandit.methods import exact
+from kbo.bandit.methods import exact, known
 from kbo.confidence import Confidence, SelfNormalized
 from kbo.regression import KernelRidge, Posterior
 
 
-def _largest_level(facts: Facts, known: bool) -> float:
-    """Return the noise level, or its upper bound if the level is not known."""
-    level = facts.noise_std
-    if not known:
-        level = facts.noise_upper
-    assert level is not None
-    return level
+def _largest_level(facts: Facts, is_given: bool) -> float:
+    """Return the noise level, or its upper bound where the level is not known."""
+    if is_given:
+        return known("noise_std", facts.noise_std)
+    return known("noise_upper", facts.noise_upper)
 
 
-def at_largest_noise(facts: Facts, known: bool) -> Posterior:
+def at_largest_noise(facts: Facts, is_given: bool) -> Posterior:
     """Return an exact posterior at ridge ``noise_std^2 / norm_bound^2``."""
-    ridge = (_largest_level(facts, known) / facts.norm_bound) ** 2
+    level = _largest_level(facts, is_given)
+    ridge = (level / known("norm_bound", facts.norm_bound)) ** 2
     return KernelRidge(facts.kernel, ridge)
 
 
-def bound_of_largest_noise(facts: Facts, known: bool, share: float) -> Confidence:
+def bound_of_largest_noise(facts: Facts, is_given: bool, share: float) -> Confidence:
     """Return the self-normalised bound, with a share of delta."""
-    level = _largest_level(facts, known)
-    return SelfNormalized(level, facts.norm_bound, share * facts.delta)
+    level = _largest_level(facts, is_given)
+    norm_bound = known("norm_bound", facts.norm_bound)
+    return SelfNormalized(level, norm_bound, share * known("delta", facts.delta))
 
 
 _THOMPSON_SHARE = 1 / 12
@@ -53,26 +53,26 @@ PAPER_METHODS: tuple[NamedMethod, ...] = (
     replace(get("bbkb"), name="c-bbkb"),
     NamedMethod(
         "kernel-ucb-oracle",
-        partial(at_largest_noise, known=True),
-        partial(bound_of_largest_noise, known=True, share=1.0),
+        partial(at_largest_noise, is_given=True),
+        partial(bound_of_largest_noise, is_given=True, share=1.0),
     ),
     NamedMethod(
         "kernel-ts-oracle",
-        partial(at_largest_noise, known=True),
-        partial(bound_of_largest_noise, known=True, share=_THOMPSON_SHARE),
+        partial(at_largest_noise, is_given=True),
+        partial(bound_of_largest_noise, is_given=True, share=_THOMPSON_SHARE),
         ThompsonSampling(),
     ),
     NamedMethod(
         "kernel-ucb-fixed",
-        partial(at_largest_noise, known=False),
-        partial(bound_of_largest_noise, known=False, share=1.0),
+        partial(at_largest_noise, is_given=False),
+        partial(bound_of_largest_noise, is_given=False, share=1.0),
         needs=("noise_upper", "norm_bound", "delta"),
         noise="upper bound",
     ),
     NamedMethod(
         "kernel-ts-fixed",
-        partial(at_largest_noise, known=False),
-        partial(bound_of_largest_noise, known=False, share=_THOMPSON_SHARE),
+        partial(at_largest_noise, is_given=False),
+        partial(bound_of_largest_noise, is_given=False, share=_THOMPSON_SHARE),
         ThompsonSampling(),
         needs=("noise_upper", "norm_bound", "delta"),
         noise="upper bound",

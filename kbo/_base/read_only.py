@@ -25,7 +25,8 @@ class _MarksConstructed(ABCMeta):
         return inspect.Signature(parameters[1:])
 
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
-        instance = type.__call__(cls, *args, **kwargs)
+        instance: Any = type.__call__(cls, *args, **kwargs)
+        instance._check_constructed()
         vars(instance)["_constructed"] = True
         return instance
 
@@ -37,6 +38,9 @@ class ReadOnly(metaclass=_MarksConstructed):
     """
 
     _read_only: Sequence[str] | None = None
+
+    def _check_constructed(self) -> None:
+        """Raise InvalidInput if an attribute cannot be used; called once, after the constructor."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._check_writable(name)

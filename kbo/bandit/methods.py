@@ -1,9 +1,9 @@
-"""The named methods: a table with one row per name, and the posteriors and confidences of its rows.
+"""The named methods: a table by name, and the posteriors and confidences that they are made of.
 
     make(name, kernel, noise_std, ...) --> Facts --> NamedMethod.build --> Method
 
-A row names the posterior, the confidence and the rule of its method, and says what they need.
-``register`` adds a row to ``METHODS``, where every front end finds it.
+A ``NamedMethod`` names the posterior, the confidence and the rule of its method, and says what they
+need. ``register`` adds one to ``METHODS``, where every front end finds it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -41,7 +41,7 @@ PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
 """Widths of the bounds of "ucb", which take turns: trial ``number`` uses entry ``number % 8``. They were chosen by
 measurement (experiments/records/tuning.md)."""
 
-_UNKNOWN: Any = None
+_T = TypeVar("_T")
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "noise_std": checks.positive,
@@ -62,7 +62,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 class Facts:
     """Facts about a problem, and the options of a method.
 
-    An unknown fact is None. ``NamedMethod.needs`` lists the facts that a method requires.
+    An unknown fact is None. ``NamedMethod.needs`` lists the facts that a method requires, and
+    ``methods.known`` reads one of them.
 
     Attributes:
         kernel: An unbatched GPyTorch kernel.
@@ -80,12 +81,12 @@ class Facts:
     """
 
     kernel: Kernel
-    noise_std: float = _UNKNOWN
-    norm_bound: float = _UNKNOWN
-    delta: float = _UNKNOWN
+    noise_std: float | None = None
+    norm_bound: float | None = None
+    delta: float | None = None
     scale: Scale = 1.0
-    horizon: float = _UNKNOWN
-    n_points: int = _UNKNOWN
+    horizon: float | None = None
+    n_points: int | None = None
     points: Tensor | None = None
     seed: int = 0
     noise_upper: float | None = None
@@ -97,7 +98,7 @@ class Facts:
         """The option ``ridge``; by default ``noise_std^2 / scale``, with the middle scale of several."""
         if "ridge" in self.options:
             return self.options["ridge"]
-        ridges = mixture_ridges(self.noise_std, self.scale)
+        ridges = mixture_ridges(known("noise_std", self.noise_std), self.scale)
         return ridges[len(ridges) // 2]
 
     @property
@@ -106,9 +107,26 @@ class Facts:
         return self.options.get("dictionary")
 
 
+def known(name: str, fact: _T | None) -> _T:
+    """Return a fact that a method needs.
+
+    Args:
+        name: Its name in ``Facts``, for the message.
+        fact: The fact.
+
+    Raises:
+        InvalidInput: It is None.
+    """
+    if fact is None:
+        raise InvalidInput(
+            f"the method uses {name}, which is not known: list {name} in needs of its NamedMethod."
+        )
+    return fact
+
+
 @dataclass(frozen=True)
 class NamedMethod:
-    """A row of ``METHODS``: what a method is made of, and what it needs.
+    """An entry of ``METHODS``: what a method is made of, and what it needs.
 
     Attributes:
         name: The name in ``METHODS``.
@@ -222,27 +240,27 @@ class NamedMethod:
 
     def _refuse(self, option: str) -> None:
         """Raise InvalidInput for an option that the method does not take."""
-        takers = [row.name for row in METHODS.values() if option in row.options]
+        takers = [method.name for method in METHODS.values() if option in method.options]
         if takers:
             raise InvalidInput(
                 f"method {self.name!r} has no use for {option}: do not pass it. It takes "
                 f"{', '.join(self.options) or 'no options'}; {option} is for {', '.join(takers)}."
             )
         all_options = {"kernel", *_CHECKS}
-        for row in METHODS.values():
-            all_options.update(row.options)
+        for method in METHODS.values():
+            all_options.update(method.options)
         raise InvalidInput(f"methods.make has no option {option!r}:{_nearest(option, all_options)}")
 
 
 METHODS: dict[str, NamedMethod] = {}
-"""The named methods. Every front end uses this table."""
+"""The named methods, by name. Every front end uses this table."""
 
 
-def register(*rows: NamedMethod) -> None:
-    """Add rows to ``METHODS``; a row of the same name is replaced.
+def register(*named_methods: NamedMethod) -> None:
+    """Add named methods to ``METHODS``; one of the same name is replaced.
 
     Raises:
-        InvalidInput: A row is of another kind.
+        InvalidInput: One is of another kind.
 
     Example:
         >>> def my_posterior(facts):
@@ -251,9 +269,9 @@ def register(*rows: NamedMethod) -> None:
         ...     return SelfNormalized(facts.noise_std, facts.norm_bound, facts.delta)
         >>> kbo.bandit.register(NamedMethod("my-ucb", my_posterior, my_bound))
     """
-    for row in rows:
-        checks.instance("a row", row, NamedMethod)
-    METHODS.update({row.name: row for row in rows})
+    for named_method in named_methods:
+        checks.instance("a named method", named_method, NamedMethod)
+    METHODS.update({named_method.name: named_method for named_method in named_methods})
 
 
 def names() -> list[str]:
@@ -262,7 +280,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> NamedMethod:
-    """Return the row of that name.
+    """Return the named method of that name.
 
     Raises:
         InvalidInput: An unknown name; the message has near ones.
@@ -273,12 +291,12 @@ def get(name: str) -> NamedMethod:
 
 
 def of_boxes(name: str) -> NamedMethod:
-    """Return the row of that name, which must be a method that can search a box.
+    """Return the named method of that name, which must be able to search a box.
 
     Raises:
         InvalidInput: An unknown name, or the name of a method for finite sets; the message has near ones for boxes.
     """
-    for_boxes = [row.name for row in METHODS.values() if not row.needs_finite_set]
+    for_boxes = [method.name for method in METHODS.values() if not method.needs_finite_set]
     if name in for_boxes:
         return METHODS[name]
     if name in names():
@@ -347,6 +365,13 @@ def _nearest(name: str, candidates: Collection[str]) -> str:
     return f" did you mean {' or '.join(map(repr, nearest))}? All names: {all_names}"
 
 
+def _sub_gaussian(facts: Facts) -> tuple[float, float, float]:
+    """Return ``noise_std``, ``norm_bound`` and ``delta``, which bounds for functions of known norm need."""
+    noise_std = known("noise_std", facts.noise_std)
+    norm_bound = known("norm_bound", facts.norm_bound)
+    return noise_std, norm_bound, known("delta", facts.delta)
+
+
 # Posteriors
 
 
@@ -357,12 +382,12 @@ def exact(facts: Facts) -> Posterior:
 
 def exact_at_noise_variance(facts: Facts) -> Posterior:
     """Return an exact posterior whose ridge is the noise variance, as for draws of the prior."""
-    return KernelRidge(facts.kernel, facts.noise_std**2)
+    return KernelRidge(facts.kernel, known("noise_std", facts.noise_std) ** 2)
 
 
 def exact_of_horizon(facts: Facts) -> Posterior:
     """Return an exact posterior at ridge ``1 + 2 / T``, for T rounds (IGP-UCB)."""
-    return KernelRidge(facts.kernel, 1 + 2 / facts.horizon)
+    return KernelRidge(facts.kernel, 1 + 2 / known("horizon", facts.horizon))
 
 
 def exact_or_sketched(facts: Facts) -> Posterior:
@@ -402,7 +427,8 @@ def row_sampled(facts: Facts) -> Posterior:
 
 def sketched(facts: Facts) -> Posterior:
     """Return a sketch with an error so small that it hardly widens a mixture bound."""
-    residual = 0.01 * facts.noise_std**2 / facts.norm_bound**2
+    noise_std, norm_bound, _ = _sub_gaussian(facts)
+    residual = 0.01 * noise_std**2 / norm_bound**2
     default = GreedyDictionary(residual, most=MOST_ANCHORS)
     return nystrom(facts, default)
 
@@ -414,17 +440,17 @@ def at_bounded_noise(facts: Facts, share: float) -> Posterior:
         facts: The facts.
         share: Fraction of delta for all events of the noise bounds and the confidence set.
     """
-    noise = bounds.NoiseBounds(
-        facts.norm_bound, share * facts.delta, facts.noise_upper, facts.noise_lower
-    )
+    norm_bound = known("norm_bound", facts.norm_bound)
+    delta = share * known("delta", facts.delta)
+    noise = bounds.NoiseBounds(norm_bound, delta, facts.noise_upper, facts.noise_lower)
     return _following(noise, facts)
 
 
 def at_bounded_noise_of_mixture(facts: Facts) -> Posterior:
     """Return a posterior whose ridge follows mixture bounds of the noise level."""
     noise = bounds.MixtureNoiseBounds(
-        facts.norm_bound,
-        facts.delta,
+        known("norm_bound", facts.norm_bound),
+        known("delta", facts.delta),
         facts.noise_upper,
         facts.noise_lower,
         strict=facts.options.get("strict_noise", False),
@@ -447,45 +473,53 @@ def practical_widths(facts: Facts) -> Confidence:
 
 def prior_width(facts: Facts) -> Confidence:
     """Return the width of one standard deviation of a process with prior covariance ``scale k``."""
-    return bounds.FixedWidth(facts.noise_std / math.sqrt(facts.ridge))
+    return bounds.FixedWidth(known("noise_std", facts.noise_std) / math.sqrt(facts.ridge))
 
 
 def finite_set(facts: Facts) -> Confidence:
     """Return the union bound over a finite set, for draws of the prior."""
-    return bounds.FiniteSet(facts.n_points if facts.points is None else facts.points, facts.delta)
+    points = facts.n_points if facts.points is None else facts.points
+    return bounds.FiniteSet(known("n_points", points), known("delta", facts.delta))
 
 
 def chaining(facts: Facts, rigorous: bool) -> Confidence:
     """Return the chaining bound of ``points``, or of the arms that are offered together."""
-    return bounds.Chaining(facts.delta, rigorous=rigorous, points=facts.points)
+    delta = known("delta", facts.delta)
+    return bounds.Chaining(delta, rigorous=rigorous, points=facts.points)
 
 
 def improved_gp_ucb(facts: Facts) -> Confidence:
     """Return the bound of IGP-UCB at ridge ``1 + 2 / T``, which also holds after T rounds."""
-    return bounds.ImprovedGPUCB(facts.noise_std, facts.norm_bound, facts.delta, 2 / facts.horizon)
+    eta = 2 / known("horizon", facts.horizon)
+    return bounds.ImprovedGPUCB(*_sub_gaussian(facts), eta)
 
 
 def self_normalized(facts: Facts) -> Confidence:
     """Return the self-normalised bound, which uses the log-determinant itself."""
-    return bounds.SelfNormalized(facts.noise_std, facts.norm_bound, facts.delta)
+    return bounds.SelfNormalized(*_sub_gaussian(facts))
 
 
 def mixture(facts: Facts, kind: Literal["amm", "dmm", "cmm"]) -> Confidence:
     """Return a martingale mixture: at one ridge, at the best of a few, or at the best of all ridges."""
     ridges = facts.options.get("ridges")
-    return bounds.MartingaleMixture(
-        facts.noise_std, facts.norm_bound, facts.delta, kind, facts.scale, ridges
-    )
+    return bounds.MartingaleMixture(*_sub_gaussian(facts), kind, facts.scale, ridges)
 
 
 def unknown_norm(facts: Facts, multiple: float | None) -> Confidence:
     """Return the CMM bound with a norm bound that follows the data."""
-    return bounds.UnknownNorm(facts.noise_std, facts.delta, scale=facts.scale, multiple=multiple)
+    noise_std = known("noise_std", facts.noise_std)
+    delta = known("delta", facts.delta)
+    return bounds.UnknownNorm(noise_std, delta, scale=facts.scale, multiple=multiple)
 
 
 def bkb(facts: Facts) -> Confidence:
     """Return the bound of BKB and BBKB."""
-    return bounds.BKB(facts.noise_std, facts.norm_bound, facts.delta)
+    return bounds.BKB(*_sub_gaussian(facts))
+
+
+def k_ucb(facts: Facts) -> Confidence:
+    """Return the bound of K-UCB: that of EK-UCB where nothing is missed, on an exact posterior."""
+    return bounds.EKUCB(*_sub_gaussian(facts), projection=0.0)
 
 
 def ek_ucb(facts: Facts) -> Confidence:
@@ -493,7 +527,7 @@ def ek_ucb(facts: Facts) -> Confidence:
     mu = facts.ridge
     if facts.dictionary is not None and facts.dictionary.mu is not None:
         mu = facts.dictionary.mu
-    return bounds.EKUCB(facts.noise_std, facts.norm_bound, facts.delta, mu)
+    return bounds.EKUCB(*_sub_gaussian(facts), mu)
 
 
 def adaptive_self_normalized(facts: Facts) -> Confidence:
@@ -569,7 +603,8 @@ register(
         needs=("noise_std", "norm_bound", "delta", "horizon"),
     ),
     NamedMethod("ay-gp-ucb", exact, self_normalized, options=_RIDGE),
-    NamedMethod("k-ucb", exact, self_normalized, options=_RIDGE),
+    # Zenati et al. (2022), Lemma 4.1 with mu = 0: never narrower than "ay-gp-ucb"
+    NamedMethod("k-ucb", exact, k_ucb, options=_RIDGE),
     NamedMethod("amm-ucb", exact, partial(mixture, kind="amm")),
     NamedMethod("dmm-ucb", exact, partial(mixture, kind="dmm"), options=("ridges", "multiplier")),
     NamedMethod("cmm-ucb", exact, partial(mixture, kind="cmm")),

@@ -14,8 +14,10 @@ docs/extending.md has a complete example.
 
 from __future__ import annotations
 
+import difflib
 import math
 from abc import abstractmethod
+from collections.abc import Set
 from typing import Any
 
 import torch
@@ -23,7 +25,6 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.devices import read
-from kbo._base.hooks import refuse_old_hooks
 from kbo._base.linalg import safe_sqrt
 from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
@@ -31,6 +32,9 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 from kbo.regression.definiteness import no_kernel
 from kbo.regression.provenance import Provenance
+
+_DEVIATIONS = ("sketch", "weights", "moved ridge")
+"""The words of ``Confidence.covers``."""
 
 
 class Confidence(ReadOnly):
@@ -64,7 +68,7 @@ class Confidence(ReadOnly):
             posterior, rounded up by an estimate (docs/theory/rounding.md). ``"weights"``:
             observations ``sqrt(w) k(x, .)`` and ``sqrt(w) y`` of different noise levels, with w
             chosen before the noise (docs/theory/observations.md). ``"moved ridge"``: a ridge that
-            was chosen from the data.
+            was chosen from the data. The constructor refuses other words.
         noise_std: The assumed noise level of an observation of weight 1; None if the ridge gives
             it, or if it is unknown.
         norm_bound: The assumed bound of the RKHS norm of the function; None if there is none, or if
@@ -77,14 +81,15 @@ class Confidence(ReadOnly):
     noise_std: float | None = None
     norm_bound: float | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_old_hooks(
-            cls,
-            _statement_on="statement_on",
-            _least_ridge="least_ridge_on",
-            _bounds_below="underlying_bounds",
-        )
+    def _check_constructed(self) -> None:
+        owner = f"covers of {type(self).__name__}"
+        for word in checks.instance(owner, self.covers, Set):
+            if word not in _DEVIATIONS:
+                nearest = difflib.get_close_matches(str(word), _DEVIATIONS, n=1, cutoff=0.0)
+                raise InvalidInput(
+                    f"{owner} has the word {word!r}: did you mean {nearest[0]!r}? The words are "
+                    f"{', '.join(map(repr, _DEVIATIONS))}."
+                )
 
     # The bounds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kbo._base import checks
 from kbo.confidence.base import WidthConfidence
+from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 
@@ -27,18 +28,23 @@ class FixedWidth(WidthConfidence):
 class AlternatingWidth(FixedWidth):
     """Bounds ``mean +- multiplier * sqrt(variance)`` whose multiplier changes from trial to trial.
 
-    Several multipliers take turns. A search with a small width refines the best region so far; one
-    with a large width finds other regions.
+    A search with a small width refines the best region so far; one with a large width finds other
+    regions.
 
     Args:
-        multipliers: The widths, each at least 0.
+        multipliers: The widths, each at least 0, in the order in which they take turns.
+
+    Raises:
+        InvalidInput: A width out of its range, or none at all.
     """
 
     def __init__(self, *multipliers: float) -> None:
-        super().__init__(max(multipliers, default=-1.0))
+        if not multipliers:
+            raise InvalidInput("AlternatingWidth needs at least one multiplier: pass its widths.")
         self.multipliers: tuple[float, ...] = tuple(
             checks.non_negative("multipliers", multiplier) for multiplier in multipliers
         )
+        super().__init__(max(self.multipliers))
 
     def width(self, state: Posterior) -> float:
         return self.for_trial(state.n).multiplier

@@ -45,7 +45,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.hooks import refuse_old_hooks
 from kbo._base.stateful import Stateful, fresh_version
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
@@ -74,10 +73,6 @@ class PosteriorAt(ABC):
         state: The posterior.
         ridge: The ridge.
     """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_old_hooks(cls, _draw="compute_draws", _draw_function="compute_drawn_function")
 
     def __init__(self, state: Posterior, ridge: float) -> None:
         self.state = state
@@ -281,6 +276,10 @@ class Posterior(Stateful, ABC):
     in place and has no hyper-parameters to fit. A confidence turns it into bounds, and
     ``kbo.models.PosteriorGP`` into a BoTorch model.
 
+    Arguments of this type are called ``state``, in ``kbo.models`` and ``kbo.optimize`` also
+    ``posterior``. Where there is a ``state``, ``posterior`` is read from it: a ``PosteriorAt``, or
+    an ``AllRidges``.
+
     Users read ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``, ``provenance``,
     ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``, ``across`` and
     ``predict``. Bounds also read ``like``, ``batch_shape``, ``observed``, ``schedule``,
@@ -317,10 +316,6 @@ class Posterior(Stateful, ABC):
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
     _definiteness: Definiteness | None = None  # continued by negative_eigenvalue
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_old_hooks(cls, _at="compute_at")
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)

@@ -120,25 +120,27 @@ class Certified(Setting):
         return tuple(replace(self, **vars(hypothesis)) for hypothesis in kernel)
 
     def strategies_for(self, method: str) -> Sequence[Strategy]:
-        recipe = methods.get(method)
-        if not recipe.has_bounds:
+        named_method = methods.get(method)
+        if not named_method.has_bounds:
             return [RandomPoint()]
         first = [InitialDesign(centre_first=False), HypervolumeUpperBound()]
-        if recipe.draws:
+        if named_method.draws:
             return [*first, ThompsonPoint(), UpperBoundPoint()]
         return [*first, UpperBoundPoint()]
 
     def check(self, method: str, n_trials: int | None) -> None:
-        recipe = methods.get(method)
+        named_method = methods.get(method)
         for_one_kernel = (
-            recipe.fixed_kernel or recipe.norm == "estimated" or recipe.noise == "online"
+            named_method.fixed_kernel
+            or named_method.norm == "estimated"
+            or named_method.noise == "online"
         )
         if for_one_kernel and len(self.hypotheses) > 1:
             raise InvalidInput(
                 f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb'."
             )
         points = None
-        if recipe.fixed_kernel:
+        if named_method.fixed_kernel:
             points = torch.zeros(1, 1, dtype=torch.float64)
         for setting in self.hypotheses:
             setting._method(method, n_trials, unit_kernel(1), points)
@@ -197,8 +199,8 @@ class Certified(Setting):
         Raises:
             InvalidInput: The setting lacks a number that the method needs, or has one that it does not use.
         """
-        recipe = methods.get(method)
-        method_of_setting = recipe.make(
+        named_method = methods.get(method)
+        method_of_setting = named_method.make(
             kernel,
             1.0 if self.noise_std is None else self.noise_std,
             self.norm_bound,
@@ -209,7 +211,7 @@ class Certified(Setting):
             horizon=n_trials,
             points=points,
         )
-        knows_level = recipe.noise == "given"
+        knows_level = named_method.noise == "given"
         if knows_level and self.noise_std is None:
             raise InvalidInput(
                 f"method {method!r} needs the noise level: pass Certified(noise_std=...), or choose a method that "
@@ -234,8 +236,8 @@ class Certified(Setting):
         Raises:
             InvalidInput: No function within the norm bound keeps the limit anywhere.
         """
-        recipe = methods.get(method)
-        if recipe.norm == "estimated" or recipe.fixed_kernel:
+        named_method = methods.get(method)
+        if named_method.norm == "estimated" or named_method.fixed_kernel:
             return False
         hypotheses = self._hypotheses_about(constraint)
         sizes = []

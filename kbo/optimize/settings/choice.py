@@ -28,8 +28,8 @@ def resolve(
         raise InvalidInput(f"setting must be {expected}, got {checks.shown(setting)}.")
     if method is None:
         method = setting.default_method
-    recipe = methods.of_boxes(method)
-    if recipe.needs_horizon and n_trials is None:
+    named_method = methods.of_boxes(method)
+    if named_method.needs_horizon and n_trials is None:
         raise InvalidInput(
             f"method {method!r} depends on the number of trials: pass n_trials=... ."
         )

@@ -178,24 +178,24 @@ class Practical(Setting):
         )
 
     def check(self, method: str, n_trials: int | None) -> None:
-        recipe = methods.get(method)
-        if recipe.norm == "estimated":
+        named_method = methods.get(method)
+        if named_method.norm == "estimated":
             raise InvalidInput(
                 f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
                 "'cmm-ucb' with Practical(norm_factor=...), or the certified setting."
             )
-        if recipe.fixed_kernel:
+        if named_method.fixed_kernel:
             raise InvalidInput(
                 f"method {method!r} needs covers under a kernel that does not change, and this setting fits it "
                 "again and again: use the certified setting, Certified(kernel, ...)."
             )
-        if recipe.noise == "online":
+        if named_method.noise == "online":
             raise InvalidInput(
                 f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
         # raises errors now, not at the first fit
-        recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)
+        named_method.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)
 
     def fit(
         self,
@@ -351,8 +351,8 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
     largest expected improvement. With several objectives the strategies after ``HypervolumeUpperBound`` are used only
     while no trial keeps the limits, so that there is no front.
     """
-    recipe = methods.get(method)
-    if not recipe.has_bounds:
+    named_method = methods.get(method)
+    if not named_method.has_bounds:
         return [RandomPoint()]
     first: list[Strategy] = [
         Repetition(),
@@ -361,7 +361,7 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
         HypervolumeUpperBound(),
         FeasibleUpperBound(),
     ]
-    if recipe.draws:
+    if named_method.draws:
         return [*first, ThompsonPoint(), UpperBoundPoint()]
     if method != Practical.default_method:
         return [*first, UpperBoundPoint()]

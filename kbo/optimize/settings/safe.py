@@ -66,11 +66,11 @@ class Safe(Certified):
         object.__setattr__(self, "start", tuple(map(copy.copy, self.start)))
 
     def check(self, method: str, n_trials: int | None) -> None:
-        recipe = methods.get(method)
+        named_method = methods.get(method)
         missing = ""
-        if not recipe.has_bounds:
+        if not named_method.has_bounds:
             missing = "bounds"
-        elif recipe.norm == "estimated":
+        elif named_method.norm == "estimated":
             missing = "bounds that are proved: nothing is ever certain"
         if missing:
             raise InvalidInput(

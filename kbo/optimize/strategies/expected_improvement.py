@@ -23,8 +23,9 @@ _LARGE_Z = 5.0
 
 @dataclass(frozen=True)
 class ExpectedImprovement(Strategy):
-    """Maximise the expected improvement on the posterior mean of the best trial.
+    """Maximise the expected improvement on the best trial.
 
+    An improvement is counted from the posterior mean of the best trial plus 0.01 standard deviations of the targets.
     The strategy applies only without noise, in spaces with conditions and a real parameter, and not where a context or
     choices are given. In such spaces it leaves a well-known branch for another one. Its logarithm is maximised, which
     differs also between points with almost no improvement (Ament et al. 2023).

@@ -159,9 +159,13 @@ class CertifiedSurrogate(Surrogate):
         The check is the same for every method that uses all assumptions, since bounds with one ridge, or with none,
         would not notice the contradiction. Other methods check their assumptions themselves, or assume something else.
         """
-        recipe = methods.get(self.method.name)
-        own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
-        if recipe.has_bounds and not own_check:
+        named_method = methods.get(self.method.name)
+        own_check = (
+            named_method.noise == "online"
+            or named_method.norm == "estimated"
+            or named_method.fixed_kernel
+        )
+        if named_method.has_bounds and not own_check:
             delta = self.given.delta
             refuse_if_refuted(posterior, self.noise_std, self.norm_bound, delta, self.given.scale)
 

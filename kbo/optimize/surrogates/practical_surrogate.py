@@ -312,12 +312,12 @@ def method_of(
     arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, norm_bound: float
 ) -> Method:
     """Return the method of a problem with the fitted kernel and numbers."""
-    recipe = methods.get(problem.method)
+    named_method = methods.get(problem.method)
     noise_std = fitted.noise_std
     ridges = None
-    if "ridges" in recipe.options:
+    if "ridges" in named_method.options:
         ridges = [multiple * noise_std**2 / arguments.scale for multiple in RIDGES]
-    return recipe.make(
+    return named_method.make(
         fitted.kernel,
         noise_std,
         norm_bound,
