@@ -11,6 +11,7 @@ import kbo
 from experiments.tuning.constrained import run, summary
 from experiments.tuning.tuners import tuner
 from kbo.cli.app import app
+from kbo.optimize.insight.gap.infeasibility import Infeasible
 from kbo.optimize.run.outcome import outcome_of
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.outcome_transform import around
@@ -170,6 +171,15 @@ def test_an_infeasible_problem_ends_with_its_certificate():
     assert result.infeasible is not None
     assert result.stopped.startswith("infeasible: none of the 11 points can keep all limits")
     assert result.best_observed is None
+
+
+def test_a_certificate_shows_on_which_side_of_a_limit_a_bound_is():
+    limits = (kbo.Constraint("memory", upper=8.0), kbo.Constraint("speed", lower=3.0))
+    bounds = {"memory": 8.00004, "speed": 2.99998}
+    text = str(Infeasible(None, {"x": 0.1}, bounds, limits, 1e-6))
+    assert "memory at least 8.00004 (memory <= 8)" in text
+    assert "speed at most 2.99998 (speed >= 3)" in text
+    assert "with probability at least 0.999999" in text
 
 
 def test_a_certified_run_says_that_its_recommendation_is_feasible():

@@ -31,7 +31,7 @@ def confirm(
         float | None,
         Option(
             help="Difference that counts as none, in units of the objective.",
-            show_default="a quarter of the noise",
+            show_default="a quarter of the noise level at the best trial",
         ),
     ] = None,
     workers: Annotated[

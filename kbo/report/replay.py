@@ -42,8 +42,8 @@ class Moment:
         finished: Trials finished by then, failed ones included.
         trial: Number of the trial whose value was observed last.
         value: Its value.
-        expected: The interval of the function there before the value was observed, widened by ``NOISE_MARGIN`` noise
-            levels; None while there was no bound.
+        expected: The interval of the function there before the value was observed, widened at each end by
+            ``NOISE_MARGIN`` noise levels there; None while there was no bound.
         best: The best value observed.
         recommended: Number of the trial that was recommended.
         lower, mean, upper: The interval of the function at the recommended trial; None while there is no bound.
@@ -236,8 +236,10 @@ def _expected_range(optimizer: Optimizer, params: Params) -> tuple[tuple[float, 
     if interval is None or surrogate is None:
         return None, ""
     lower, _, upper = interval
-    margin = NOISE_MARGIN * surrogate.assumptions()["noise_std"]
-    return (lower - margin, upper + margin), ""
+    sign = optimizer.insight.quantities.sign
+    below = NOISE_MARGIN * surrogate.noise_std_at(sign * lower)
+    above = NOISE_MARGIN * surrogate.noise_std_at(sign * upper)
+    return (lower - below, upper + above), ""
 
 
 def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:

@@ -42,9 +42,9 @@ class Answers:
     """The answers of a run about its objective, by the model: no guarantee.
 
     Attributes:
-        start: The gain of the recommended parameters over those of trial 0, with its 90% interval. None if these are
-            the same, and if trial 0 has no value or breaks a limit.
-        more: The expected gain of 20 more trials, at least 0, with its 90% interval: by how much the parameters that
+        gain_over_first: The gain of the recommended parameters over those of trial 0, with its 90% interval. None if
+            these are the same, and if trial 0 has no value or breaks a limit.
+        gain: The expected gain of 20 more trials, at least 0, with its 90% interval: by how much the parameters that
             will be recommended then are better than those recommended now.
         decision: Whether more trials are worth it. "stop" if the expected gain is at most the tolerance, every
             ``Choice`` with a visible effect has one option alone that may be the best, and ``hardly_tried`` is empty.
@@ -54,7 +54,7 @@ class Answers:
         tolerance: The loss that counts as none, in units of the objective: as given, or 5% of the difference between
             the recommended and random parameters.
         effects: The effects of the parameters, the one with the largest share first; empty if they were not asked for.
-        inside: The number of trials whose value is inside the 90% interval that the other trials predict, and the
+        n_inside: The number of trials whose value is inside the 90% interval that the other trials predict, and the
             number of trials with such an interval.
         beyond_zero: Whether the best possible value after the gain is beyond 0 although all values so far are on the
             other side of it, and no declared range excludes that.
@@ -63,19 +63,19 @@ class Answers:
             out.
     """
 
-    start: Estimate | None
-    more: Estimate
+    gain_over_first: Estimate | None
+    gain: Estimate
     decision: str
     seconds: float | None
     tolerance: float
     effects: Sequence[Effect]
-    inside: tuple[int, int]
+    n_inside: tuple[int, int]
     beyond_zero: bool = False
     hardly_tried: Sequence[str] = ()
 
     def __str__(self) -> str:
         enough = significant(self.tolerance, 2)
-        gain = f"{N_MORE} more trials are expected to gain {self.more} (90%)"
+        gain = f"{N_MORE} more trials are expected to gain {self.gain} (90%)"
         lines = [f"{self.decision}: {gain}; {enough} or less does not matter"]
         lines += [str(effect) for effect in self.effects]
         return "\n".join(lines)
@@ -114,7 +114,7 @@ def answers(
     first = space.unit(trials[0].params).unsqueeze(0)
     random = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
     values = objective.values(torch.cat([evaluated[:1], first, random]))
-    more = expected_gain(gain_draws, surrogate.noiseless, float(values.abs().median()))
+    gain = expected_gain(gain_draws, surrogate.noiseless, float(values.abs().median()))
     at_recommended = values[:, 0]
     if tolerance is None:
         tolerance = _usual_loss(at_recommended, values[:, 2:])
@@ -124,14 +124,14 @@ def answers(
         parameter_effects = effects(objective, peaks, shares, best.params, tolerance)
     unknown_options = _unknown_options(quantities)
     return Answers(
-        start=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
-        more=more,
-        decision=_decision(gain_draws, more, tolerance, parameter_effects, unknown_options),
+        gain_over_first=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
+        gain=gain,
+        decision=_decision(gain_draws, gain, tolerance, parameter_effects, unknown_options),
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=parameter_effects,
-        inside=surrogate.leave_one_out(),
-        beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), more),
+        n_inside=surrogate.leave_one_out(),
+        beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), gain),
         hardly_tried=unknown_options,
     )
 
@@ -172,7 +172,7 @@ def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
 
 def _decision(
     gain_draws: Tensor,
-    more: Estimate,
+    gain: Estimate,
     tolerance: float,
     effects: Sequence[Effect],
     hardly_tried: Sequence[str],
@@ -181,7 +181,7 @@ def _decision(
 
     Args:
         gain_draws: Draws [s] of the gain of further trials.
-        more: The same gain, as it is reported.
+        gain: The same gain, as it is reported.
         tolerance: The loss that counts as none.
         effects: The effects of the parameters.
         hardly_tried: The options about which the model knows too little to say what they would gain.
@@ -189,7 +189,7 @@ def _decision(
     by_gain = decision(gain_draws, tolerance)
     if by_gain != STOP:
         return by_gain
-    is_open = bool(open_choices(effects)) and more.upper > 0  # else the options are equally good
+    is_open = bool(open_choices(effects)) and gain.upper > 0  # else the options are equally good
     if is_open or hardly_tried:
         return UNDECIDED
     return STOP
@@ -210,7 +210,7 @@ def _unknown_options(quantities: Quantities) -> list[str]:
     ]
 
 
-def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, more: Estimate) -> bool:
+def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, gain: Estimate) -> bool:
     """Return whether the gain of more trials may lead beyond 0, with all values so far on the other side.
 
     A declared range that excludes it decides against it.
@@ -218,11 +218,11 @@ def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, more: Estimate) -
     Args:
         surrogate: The surrogate of the objective.
         recommended: Features [1 D] of the recommended parameters.
-        more: The gain of more trials.
+        gain: The gain of more trials.
     """
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
     _, mean, _ = surrogate.interval(recommended)
-    best_possible = float(mean) + more.upper
+    best_possible = float(mean) + gain.upper
     return is_below_zero and best_possible > 0 and surrogate.transform.largest > 0
 
 

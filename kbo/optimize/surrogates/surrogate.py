@@ -97,6 +97,10 @@ class Surrogate(ABC):
     def assumptions(self) -> dict[str, Any]:
         """Return the numbers that the bounds rest on, in units of the objective, and their origin."""
 
+    def noise_std_at(self, value: float) -> float:
+        """Return the noise level of values near a value, in units of the objective."""
+        return self.assumptions()["noise_std"]
+
     def account(self) -> dict[str, str]:
         """Return sentences about the parts that led to the recommendation, by the name of the part."""
         return {"rule": "the best pessimistic bound"}
