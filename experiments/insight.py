@@ -107,15 +107,14 @@ def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) ->
         lower = upper = best.value
     value = problem.noiseless(best.params)
     gain = sum(gains) / len(gains)
-    more = answers.more
     run = {
         "noise": problem.noise,
         "dimension": problem.space.dimension,
         "value": lower <= value <= upper,
-        "gain": more.lower <= gain <= more.upper,
-        "expected": more.value,
-        "gain lower": more.lower,
-        "gain upper": more.upper,
+        "gain": answers.gain.lower <= gain <= answers.gain.upper,
+        "expected": answers.gain.value,
+        "gain lower": answers.gain.lower,
+        "gain upper": answers.gain.upper,
         "gained": gain,
         "tolerance": answers.tolerance,
         "decision": answers.decision,

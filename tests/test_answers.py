@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import kbo
-from kbo._base.terminal import beside, bounded, rounded
+from kbo._base.terminal import beside, bounded, confidence_level, rounded, rounded_up
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.confirmation.race import Finalist
@@ -79,7 +79,7 @@ def test_what_matters_is_told_and_which_values_are_as_good(optimizer):
     assert 0.02 < high - low < 0.5
     low, high = effects["unused"].range.values
     assert high - low > 0.5
-    assert found.inside[1] == 30
+    assert found.n_inside[1] == 30
     hidden = summary.what_matters(found.effects).split("; ")[1]
     assert hidden.startswith("not certain yet: unused (at most ")
     assert "20 more trials (10 minutes) " in summary.more_trials(found)
@@ -110,7 +110,7 @@ def test_a_run_stops_where_equally_good_options_leave_nothing_to_gain():
             optimizer.tell({"n": n, "c": c}, 4.0 + n if c == "a" else 3.0)
     found = optimizer.insight.answers()
     assert open_choices(found.effects) == ["c"]  # b and d are equally good
-    assert (found.more.upper, found.decision) == (0.0, "stop")
+    assert (found.gain.upper, found.decision) == (0.0, "stop")
 
 
 def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_tried():
@@ -172,7 +172,7 @@ def test_no_number_is_beyond_the_limits_of_the_intervals(value_range, sign, tmp_
         assert value_range[0] <= float(numbers.min()) <= float(numbers.max()) <= value_range[1]
     # No gain is larger than the recommended value, which is at least 0.
     ends = optimizer.interval(optimizer.recommended().params)
-    assert optimizer.insight.answers(effects=False).more.upper <= max(map(abs, ends)) + 0.01
+    assert optimizer.insight.answers(effects=False).gain.upper <= max(map(abs, ends)) + 0.01
     assert abs(optimizer.insight.compare({"x": 0.9}).upper) <= 1.0
     optimizer.close()
 
@@ -217,6 +217,26 @@ def numbers_in(text):
     return [float(number) for number in NUMBER.findall(text)]
 
 
+def test_a_number_that_is_rounded_up_is_not_smaller_than_it_is():
+    for number in (1e-323, 0.01049, 0.0, 1.0000000000005, 123.0, 1.5e300, math.inf):
+        assert number <= float(rounded_up(number, 2)) <= 1.1 * number
+    assert [rounded_up(number, 2) for number in (0.01049, 123.0)] == ["0.011", "130"]
+
+
+def test_a_confidence_level_is_rounded_down_and_never_100_percent():
+    deltas = (0.05, 0.07, 0.125, 0.004, 0.05 / 3, 1e-6, 1e-300)
+    levels = ["95%", "93%", "87.5%", "99.6%", "98.33%", "99.9999%", "99.9999999999%"]
+    assert list(map(confidence_level, deltas)) == levels
+    optimizer = told(lambda params: params["x"], LINE, 5, setting=kbo.Practical(delta=0.004))
+    assert result_of(optimizer, "", None).sure == "99.6%"
+
+
+def test_an_interval_without_an_end_has_four_digits_rounded_outwards():
+    assert bounded(-math.inf, 1.23456, math.inf) == "1.235 [-inf, inf]"
+    assert bounded(1.23456, 2.34567, math.inf) == "2.346 [1.234, inf]"
+    assert bounded(-math.inf, 2.34567, 3.45611) == "2.346 [-inf, 3.457]"
+
+
 def test_a_rounded_number_stays_inside_its_rounded_interval_and_on_its_side_of_a_limit():
     chance = random.Random(0)
     for _ in range(3000):
@@ -258,7 +278,7 @@ def test_every_answer_prints_as_a_sentence_with_rounded_numbers():
     single = told(lambda params: params["x"] + chance.gauss(0, 0.1), LINE, 8)
     answers = single.insight.answers()
     texts = [str(front), str(front.balanced), str(front.hypervolume)]
-    texts += [str(answers), str(answers.more), str(answers.effects[0]), str(single.gap())]
+    texts += [str(answers), str(answers.gain), str(answers.effects[0]), str(single.gap())]
     texts.append(str(single.insight.compare({"x": 0.9})))
     texts.append(str(Finalist("a", {"x": 0.123456789}, [1.123456789], -math.inf, math.inf)))
     texts.append(str(Outlier(3, 9.5123456, 1.123456, 2.123456, True)))
@@ -279,7 +299,7 @@ def test_a_gain_whose_upper_end_is_beyond_zero_is_told_unless_a_range_excludes_i
         for number, value in enumerate(values):
             optimizer.tell({"x": number / 5}, value)
         found = optimizer.insight.answers(effects=False)
-        assert found.more.value < 0.065
+        assert found.gain.value < 0.065
         assert found.beyond_zero == is_beyond
 
 
@@ -307,7 +327,7 @@ def test_a_run_stops_when_little_is_expected_of_more_trials():
     result = kbo.minimize(lambda x: (x[0] - 0.3) ** 2, [(0.0, 1.0)], 60, stop_when=0.05, seed=0)
     assert len(result.trials) < 60
     assert "20 more trials are expected to improve the value by" in result.stopped
-    assert result.answers.more.value <= 0.05
+    assert result.answers.gain.value <= 0.05
 
 
 def test_two_points_are_compared_and_a_journal_is_audited(tmp_path):

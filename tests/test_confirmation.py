@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from scipy.integrate import quad
@@ -12,11 +13,13 @@ from scipy.integrate import quad
 import kbo
 from experiments.guarantees import confirmation as confirmation_figures
 from kbo._base.streams import AboveBar
-from kbo._base.terminal import rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.insight.confirmation.evaluations import Evaluations
+from kbo.optimize.insight.confirmation.race import Finalist
+from kbo.optimize.result import result_of
+from kbo.report.replay import _expected_range
 from tests.commands import kbo as command
 
 CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]
@@ -65,7 +68,7 @@ def test_the_wealth_of_a_gambler_is_that_of_the_definition():
 def test_the_best_is_found_and_the_others_get_few_evaluations():
     found = kbo.confirm(noisy(), CANDIDATES, 300, tolerance=0.05)
     assert found.confirmed
-    assert found.within <= 0.05
+    assert found.largest_lead <= 0.05
     assert found.best.params["x"] in (0.3, 0.35)
     assert len(found.finalists[2].values) < 15
     assert "of the best of these 3, with 95%" in str(found)
@@ -79,7 +82,7 @@ def test_the_least_and_the_largest_are_sought_alike():
     largest = kbo.confirm(lambda p: -objective(p), CANDIDATES, **options, maximize=True)
     for one, other in zip(least.finalists, largest.finalists, strict=True):
         assert list(other.values) == [-y for y in one.values]
-    assert largest.within == least.within
+    assert largest.largest_lead == least.largest_lead
 
 
 def test_a_confirmation_continues_from_its_journal(tmp_path):
@@ -135,14 +138,14 @@ def test_no_statement_is_wrong_whatever_the_noise(race):
     # more than 2 has a probability of less than 0.6%
     assert sum(race.wrong(one, race.stated()) for one in found) <= 2
     if "no range" in race.name:
-        assert not any(one.confirmed or math.isfinite(one.within) for one in found)
+        assert not any(one.confirmed or math.isfinite(one.largest_lead) for one in found)
 
 
 def test_values_that_repeat_need_a_range_and_the_race_ends_when_that_is_clear():
     rng = random.Random(0)
     options = {"candidates": CANDIDATES, "budget": 500, "tolerance": 0.2}
     found = kbo.confirm(lambda params: float(rng.random() < params["x"]), **options)
-    assert (found.within, found.confirmed) == (math.inf, False)
+    assert (found.largest_lead, found.confirmed) == (math.inf, False)
     assert found.evaluations < 60
     assert "give value_range, the least and the largest possible value" in str(found)
     same = kbo.confirm(lambda params: round(params["x"], 1), **options)
@@ -176,8 +179,14 @@ def test_a_value_outside_its_range_is_an_error_also_later(tmp_path):
 def test_statements_are_rounded_so_that_they_stay_true():
     found = kbo.confirm(noisy(), CANDIDATES, 60, tolerance=1e-4, delta=0.004)
     assert "with 99.6%" in str(found)
-    assert float(re.search(r"within (\S+) of", str(found)).group(1)) >= found.within
-    assert [rounded_up(x, 2) for x in (0.01049, 0.0, 123.0)] == ["0.011", "0", "1.3e+02"]
+    assert float(re.search(r"within (\S+) of", str(found)).group(1)) >= found.largest_lead
+    assert str(found).splitlines()[-3:] == list(map(str, found.finalists))
+    narrow = Finalist("a", {"x": 0.1}, [1.2346], 1.23456, 1.23464)
+    assert (
+        str(narrow) == "a: median 1.235, mean 1.235 of 1 evaluation, bounds 1.234 to 1.235: x=0.1"
+    )
+    assert "bound at least 1.234:" in str(replace(narrow, upper=math.inf))
+    assert "bound at most 1.235:" in str(replace(narrow, lower=-math.inf))
 
 
 def test_a_tolerance_that_is_not_reached_comes_with_the_budget_and_the_tolerance_that_would_do():
@@ -185,7 +194,7 @@ def test_a_tolerance_that_is_not_reached_comes_with_the_budget_and_the_tolerance
     assert few.stopped.endswith("not reached: give a larger budget (-n)")
     found = kbo.confirm(noisy(), CANDIDATES, 60, tolerance=0.01)
     advice = re.search(r"a budget of about (\d+) .*, or a tolerance of (\S+)", found.stopped)
-    assert float(advice.group(2)) >= found.within
+    assert float(advice.group(2)) >= found.largest_lead
     enough = kbo.confirm(noisy(), CANDIDATES, 2 * int(advice.group(1)), tolerance=0.01)
     assert enough.confirmed
     assert enough.evaluations > 60
@@ -272,16 +281,38 @@ def test_without_a_model_the_finalists_are_the_trials_with_the_best_values():
         assert values == sorted(trial.value for trial in optimizer.trials)[:5]
 
 
-def test_the_default_tolerance_is_a_quarter_of_the_noise_however_bad_the_worst_parameters_are():
+def steep_run(setting):
+    """The result of 20 trials and 4 repetitions, and the objective: noise 0.2, values from 1 to 125."""
     rng = random.Random(0)
 
     def steep(params):
-        return 10 ** (4 * abs(params["x"] - 0.3)) + 0.2 * rng.gauss(0, 1)
+        return 10 ** (3 * abs(params["x"] - 0.3)) + 0.2 * rng.gauss(0, 1)
 
-    result = kbo.minimize(steep, {"x": (0.0, 1.0)}, 14, setting=kbo.Practical(noise_std=0.2))
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting)
+    for x in [*(i / 20 for i in range(20)), 0.3, 0.3, 0.3, 0.3]:
+        optimizer.tell({"x": x}, steep({"x": x}))
+    return result_of(optimizer, "", None), steep
+
+
+def test_the_default_tolerance_is_a_quarter_of_a_given_noise_however_bad_the_worst_parameters_are():
+    result, steep = steep_run(kbo.Practical(noise_std=0.2))
     confirmed = result.confirm(steep, 80)
     assert confirmed.tolerance == pytest.approx(0.25 * 0.2)
     assert "A difference of up to 0.05 counts as none." in str(confirmed)
+
+
+def test_a_fitted_noise_level_is_that_at_the_recommended_parameters():
+    result, steep = steep_run(kbo.Practical())
+    surrogate = result.settled.insight.report_surrogate()
+    assert surrogate.transform.power == 2  # so the noise of targets means more in bad values
+    assert result.assumptions["noise_std"] == pytest.approx(0.2, rel=0.25)
+    assert "fitted" in result.account["noise"]
+    assert surrogate.noise_std == pytest.approx(0.2, rel=0.25)
+    assert result.confirm(steep, 30).tolerance == 0.25 * result.assumptions["noise_std"]
+    lower, _, upper = result.interval({"x": 0.9})
+    (least, largest), _ = _expected_range(result.settled, {"x": 0.9})
+    assert lower - least == pytest.approx(2 * surrogate.noise_std_at(-lower))
+    assert largest - upper == pytest.approx(2 * surrogate.noise_std_at(-upper))
 
 
 def test_lines_take_the_place_of_a_progress_bar():

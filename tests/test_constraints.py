@@ -11,6 +11,7 @@ import kbo
 from experiments.tuning.constrained import run, summary
 from experiments.tuning.tuners import tuner
 from kbo.cli.app import app
+from kbo.optimize.insight.gap.infeasibility import Infeasible
 from kbo.optimize.run.outcome import outcome_of
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.outcome_transform import around
@@ -178,6 +179,15 @@ def test_a_certificate_is_wrong_with_at_most_the_sum_of_the_probabilities_of_its
     optimizer = kbo.Optimizer({"i": kbo.Int(0, 4)}, setting=setting, constraints=limits)
     optimizer.tell(optimizer.ask(), (0.5, {"memory": 2.0, "size": 1.0}))
     assert optimizer.insight.infeasible().delta == pytest.approx(2 * 0.06 / 3)
+
+
+def test_a_certificate_shows_on_which_side_of_a_limit_a_bound_is():
+    limits = (kbo.Constraint("memory", upper=8.0), kbo.Constraint("speed", lower=3.0))
+    bounds = {"memory": 8.00004, "speed": 2.99998}
+    text = str(Infeasible(None, {"x": 0.1}, bounds, limits, 1e-6))
+    assert "memory at least 8.00004 (memory <= 8)" in text
+    assert "speed at most 2.99998 (speed >= 3)" in text
+    assert "with probability at least 0.999999" in text
 
 
 def test_a_certified_run_says_that_its_recommendation_is_feasible():

@@ -182,7 +182,7 @@ def test_the_smallest_sets_of_values_have_the_recommended_one():
     assert (low, high) == pytest.approx((0.0, 0.81), abs=0.01)
     low, high = credible_set(UNIT, line / 4, line[750]).values
     assert (low, high) == pytest.approx((0.012, 0.75), abs=0.002)
-    assert credible_set(UNIT, line, line[0]).all  # nine tenths rule out nothing
+    assert credible_set(UNIT, line, line[0]).has_all  # nine tenths rule out nothing
     places = CHOICE.middles(torch.tensor([0] * 50 + [1] * 8 + [2] * 42))
     assert credible_set(CHOICE, places, places[0]) == CredibleSet(("a", "c"), False, False)
     assert credible_set(CHOICE, places[:0], places[0]) is None
@@ -318,7 +318,7 @@ def test_a_constant_function_has_no_effect():
     optimizer = at_random(lambda p: 3.0, [(0.0, 1.0)] * 2, 12)
     answers = optimizer.insight.answers()
     assert not any(effect.visible for effect in answers.effects)
-    assert (answers.more.value, answers.decision) == (pytest.approx(0, abs=1e-3), "stop")
+    assert (answers.gain.value, answers.decision) == (pytest.approx(0, abs=1e-3), "stop")
     optimizer.tell([0.5, 0.5], 2.0)
     assert optimizer.insight.outlier() is None  # the first one that is better
     pure_noise = at_random(noisy(lambda p: 0.0, 1.0, 1), [(0.0, 1.0)] * 3, 20, 1)
@@ -412,7 +412,7 @@ def test_a_value_far_from_a_repetition_is_named():
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_values_of_any_size_have_finite_statistics_and_shares_that_add_up(size):
     answers = at_random(lambda p: size * quadratic(p), QUADRATIC, 9).insight.answers()
-    numbers = [*answers.more, answers.tolerance]
+    numbers = [*answers.gain, answers.tolerance]
     for effect in answers.effects:
         numbers += [*effect.share, *effect.range.values]
         assert effect.share.lower <= effect.share.value <= effect.share.upper

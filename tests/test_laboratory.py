@@ -364,7 +364,7 @@ def test_a_doubtful_value_is_left_out_of_the_choice_and_of_the_lines():
     without.remove(9, "in question")
     result = result_of(Record.of("lab.jsonl").reopened(), "", None)
     assert (result.params, result.outlier.number) == (without.recommended().params, 9)
-    assert result.answers.more == without.insight.answers().more
+    assert result.answers.gain == without.insight.answers().gain
     value = next(line for line in told.splitlines() if line.startswith("Value"))
     audit = library.audit("lab.jsonl")
     assert value in str(audit)

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import fields, replace
+from itertools import product
 
 import pytest
 import torch
@@ -243,6 +244,10 @@ def test_the_transformation_is_that_of_yeo_and_johnson_and_has_an_inverse_and_sl
         assert moved.log_slope(values) == pytest.approx(float(slopes.log().mean()), abs=1e-8)
         at_zero = moved.inverse(torch.tensor([-1e-6, 1e-6], dtype=torch.float64))
         assert moved.scale == pytest.approx(float(at_zero.diff()) / 2e-6, rel=1e-6)
+        compressed = replace(moved, floor=0.5, compression=0.7)
+        for transform, y in product((moved, compressed), (-4.0, 1.0, 6.0)):
+            targets = transform(torch.tensor([y - 1e-6, y + 1e-6], dtype=torch.float64))
+            assert transform.scale_at(y) == pytest.approx(2e-6 / float(targets.diff()), rel=1e-6)
 
 
 def test_values_below_the_floor_count_as_the_floor_and_equal_values_are_no_error():

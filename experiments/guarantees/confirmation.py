@@ -62,10 +62,10 @@ class Race:
     def wrong(self, confirmation: Confirmation, locations: list[float]) -> bool:
         """Return whether a statement was made that is false for these medians or means."""
         best: Any = confirmation.best
-        if best is None or not math.isfinite(confirmation.within):
+        if best is None or not math.isfinite(confirmation.largest_lead):
             return False
         loss = locations[best.params["candidate"]] - min(locations)
-        return loss > confirmation.within + 1e-12
+        return loss > confirmation.largest_lead + 1e-12
 
     def stated(self) -> list[float]:
         """Return the numbers of the statement: the medians, or the means if a range of values is declared."""
@@ -192,7 +192,7 @@ def row(race: Race, confirmations: list[Confirmation]) -> list[str]:
     wrong_of_means = [found for found in confirmations if race.wrong(found, race.means)]
     not_said = sum("by the mean" not in found.statement for found in wrong_of_means)
     confirmed = sum(confirmation.confirmed for confirmation in confirmations)
-    without_statement = sum(not math.isfinite(found.within) for found in confirmations)
+    without_statement = sum(not math.isfinite(found.largest_lead) for found in confirmations)
     evaluations = [confirmation.evaluations for confirmation in confirmations]
     quartiles = np.quantile(evaluations, [0.25, 0.5, 0.75])
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Self
 
 from tqdm.auto import tqdm
@@ -48,8 +48,13 @@ def significant(number: float, digits: int, rounding: str = ROUND_HALF_EVEN) -> 
 
 
 def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str:
-    """Return a number rounded to the second digit of the width of its interval; ``rounding`` as for ``significant``."""
-    if not 0 < width < math.inf or abs(number) > _MOST_WIDTHS * width:
+    """Return a number with two digits of the width of its interval, or with four if the width is infinite.
+
+    ``rounding`` is as for ``significant``.
+    """
+    if math.isinf(width):
+        return significant(number, 4, rounding)
+    if not width > 0 or abs(number) > _MOST_WIDTHS * width:
         return f"{number}"
     last_digit = math.floor(math.log10(width)) - 1
     shown = Decimal(repr(float(number))).quantize(Decimal(1).scaleb(last_digit), rounding)
@@ -88,12 +93,16 @@ def percent(probability: float) -> str:
     return f"{probability:.0%}"
 
 
+def confidence_level(delta: float) -> str:
+    """Return the probability ``1 - delta`` in percent, rounded down, with three digits of delta: never 100%."""
+    failing = Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(delta)))
+    level = Context(prec=12, rounding=ROUND_DOWN).subtract(Decimal(100), failing.scaleb(2))
+    return f"{level.normalize():f}%"
+
+
 def rounded_up(value: float, digits: int) -> str:
-    """Return a number of at least 0, rounded up to ``digits`` significant digits."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
-    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.{digits}g}"
+    """Return a number of at least 0 with so many digits, not smaller than it is."""
+    return significant(value, digits, ROUND_CEILING)
 
 
 def on_terminal() -> bool:

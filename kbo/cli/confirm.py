@@ -30,8 +30,8 @@ def confirm(
     tolerance: Annotated[
         float | None,
         Option(
-            help="Differences up to this do not matter, in units of the objective.",
-            show_default="a quarter of the noise",
+            help="Difference that counts as none, in units of the objective.",
+            show_default="a quarter of the noise level at the best trial",
         ),
     ] = None,
     workers: Annotated[

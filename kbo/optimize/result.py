@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbo._base.terminal import confidence_level
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
@@ -59,7 +60,8 @@ class Result:
             constraints count; in the practical setting there are "model", "noise" and "search" as well.
         certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
         guarantee: What is guaranteed about the bounds, and what is not, in words.
-        assumptions: The numbers that the bounds rest on, in units of the objective.
+        assumptions: The numbers that the bounds rest on, in units of the objective. ``noise_std`` is the noise level at
+            the recommended parameters; that of other values may differ in the practical setting.
         trials: Every trial, failed ones included.
         stopped: The reason why the run ended.
         journal: Path of the journal; None without one.
@@ -177,8 +179,9 @@ class Result:
         Args:
             objective: As for ``minimize``.
             budget: The largest number of evaluations.
-            tolerance: As for ``kbo.confirm``; by default a quarter of the standard deviation of the noise, in units of
-                the objective. The confirmation says which number that is.
+            tolerance: As for ``kbo.confirm``, in units of the objective; by default a quarter of
+                ``assumptions["noise_std"]``: of the noise level at the recommended parameters, or of its assumed bound
+                in the certified setting. The confirmation says which number that is.
             options: ``delta``, ``value_range``, ``journal``, ``workers``, ``timeout`` and ``progress`` of
                 ``kbo.confirm``.
 
@@ -259,7 +262,7 @@ class Result:
     @property
     def sure(self) -> str:
         """The nominal probability of the bounds, as text."""
-        return f"{1 - self.assumptions.get('delta', 0.1):.0%}"
+        return confidence_level(self.assumptions.get("delta", 0.1))
 
 
 def _summary() -> Any:
@@ -311,7 +314,7 @@ def result_of(
         account=_account(settled, surrogate),
         certified=bool(guarantee),
         guarantee=guarantee.text if guarantee is not None else NO_BOUND,
-        assumptions=_assumptions(settled, surrogate),
+        assumptions=_assumptions(settled, surrogate, value),
         trials=list(optimizer.trials),
         stopped=stopped,
         journal=journal,
@@ -359,11 +362,20 @@ def without_doubt(optimizer: Optimizer) -> tuple[Outlier | None, Optimizer]:
     return outlier, optimizer.without(outlier.number)
 
 
-def _assumptions(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, Any]:
-    """Return the numbers that the bounds rest on; with several objectives also by name, and the delta of all bounds."""
-    if surrogate is None:
+def _assumptions(
+    optimizer: Optimizer, surrogate: Surrogate | None, value: float | None
+) -> dict[str, Any]:
+    """Return the numbers that the bounds rest on; with several objectives also by name, and the delta of all bounds.
+
+    Args:
+        optimizer: The optimiser of the run.
+        surrogate: The surrogate of the objective for reports; None while there is none.
+        value: The estimate at the recommended parameters, to which the noise level belongs.
+    """
+    if surrogate is None or value is None:
         return {}
-    assumptions = surrogate.assumptions()
+    noise_std = surrogate.noise_std_at(optimizer.insight.quantities.sign * value)
+    assumptions = {**surrogate.assumptions(), "noise_std": noise_std}
     if not optimizer.objectives:
         return assumptions
     surrogates = optimizer.insight.quantities.surrogates()

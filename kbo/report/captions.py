@@ -150,7 +150,7 @@ def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
     )
     if record.space.dimension == 1:
         sentence = "The estimated value; dots are results."
-    if effect is not None and effect.range is not None and not effect.range.all:
+    if effect is not None and effect.range is not None and not effect.range.has_all:
         sentence += f" Green: where the best setting is with 90%, {effect.range}."
     elif effect is not None and not effect.visible:
         sentence += " Its effect is unknown so far."

@@ -43,7 +43,7 @@ class Moment:
         trial: The number of the trial whose value was observed last.
         value: The value of this trial.
         expected: The range expected of this value before it was observed: the interval of the function at the trial,
-            widened by ``NOISE_MARGIN`` noise levels. None if there was no bound.
+            widened by ``NOISE_MARGIN`` noise levels there. None if there was no bound.
         best: The best observed value.
         recommended: The number of the recommended trial.
         lower, mean, upper: The interval of the function at the recommended trial; None if there is no bound.
@@ -236,8 +236,10 @@ def _expected_range(optimizer: Optimizer, params: Params) -> tuple[tuple[float, 
     if interval is None or surrogate is None:
         return None, ""
     lower, _, upper = interval
-    margin = NOISE_MARGIN * surrogate.assumptions()["noise_std"]
-    return (lower - margin, upper + margin), ""
+    sign = optimizer.insight.quantities.sign
+    below = NOISE_MARGIN * surrogate.noise_std_at(sign * lower)
+    above = NOISE_MARGIN * surrogate.noise_std_at(sign * upper)
+    return (lower - below, upper + above), ""
 
 
 def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:

@@ -363,7 +363,7 @@ def more_trials(answers: Answers, has_bounds: bool = True) -> str:
     if answers.decision == UNDECIDED:
         sentence = _undecided(answers, trials)
     else:
-        gain = significant(answers.more.value, 2)
+        gain = significant(answers.gain.value, 2)
         sentence = f"{trials} would improve it by about {gain}: go on"
     if answers.beyond_zero and has_bounds:
         sentence += _BEYOND_ZERO
@@ -372,7 +372,7 @@ def more_trials(answers: Answers, has_bounds: bool = True) -> str:
 
 def _stop(answers: Answers, trials: str) -> str:
     """Return the advice to stop, or to widen the bounds at which the recommended values lie."""
-    gain = f"{significant(answers.more.value, 2)} on average, too little to matter"
+    gain = f"{significant(answers.gain.value, 2)} on average, too little to matter"
     if answers.tolerance:
         gain += f" ({significant(answers.tolerance, 2)} or less)"
     at_an_edge = [effect.name for effect in answers.effects if effect.edge]
@@ -384,14 +384,14 @@ def _stop(answers: Answers, trials: str) -> str:
 
 def _undecided(answers: Answers, trials: str) -> str:
     """Return the statement that the data do not decide about more trials, and how the reader can decide."""
-    gain = significant(answers.more.value, 2)
-    most = significant(answers.more.upper, 2)
+    gain = significant(answers.gain.value, 2)
+    most = significant(answers.gain.upper, 2)
     sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
-    if answers.more.upper <= 0:
+    if answers.gain.upper <= 0:
         sentence = f"undecided: by the model {trials} would improve it by nothing"
     elif answers.tolerance:
         sentence += f" ({significant(answers.tolerance, 2)} or less does not matter)"
-    if answers.more.value > answers.tolerance:
+    if answers.gain.value > answers.tolerance:
         return f"{sentence}; stop if {gain} is not worth them, else go on"
     names = open_choices(answers.effects)
     if names:
@@ -461,7 +461,7 @@ def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
     for effect in effects:
         if effect.range is None:
             continue
-        if not effect.range.all:
+        if not effect.range.has_all:
             narrowed.append(f"{effect.name} {effect.range}")
         else:
             open_names.append(effect.name)
@@ -511,7 +511,7 @@ def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
 
 def _model_check(answers: Answers) -> str:
     """Return how many values are inside the 90% intervals that the other values predict, as an addition."""
-    n_inside, n_known = answers.inside
+    n_inside, n_known = answers.n_inside
     if not n_known:
         return ""
     sentence = f"{n_inside} of {n_known} results were in its 90% ranges"
@@ -540,8 +540,8 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
     if result.answers is not None:
         answers = result.answers
         rows += [
-            ("first trial", first_trial(answers.start)),
-            ("more trials", f"expected gain of {N_MORE}: {answers.more}"),
+            ("first trial", first_trial(answers.gain_over_first)),
+            ("more trials", f"expected gain of {N_MORE}: {answers.gain}"),
             ("enough", f"a difference of {significant(answers.tolerance, 2)} counts as none"),
             ("importance", _shares(answers)),
             ("as good", good_values(answers.effects)),

@@ -182,5 +182,5 @@ def _text(feasibility: Feasibility) -> str:
             shown = "more than 0.99"
         return f"kept with probability {shown} by the fitted models (not guaranteed): {quantities}"
     if feasibility.kept:
-        return f"all kept, with probability at least {probability:g} for all at once: {quantities}"
+        return f"all kept, with probability at least {beside(probability, 1.0)} for all at once: {quantities}"
     return f"not certified: {quantities}"

@@ -42,9 +42,9 @@ class Answers:
     """What the model says about a run, in units of its objective, without a guarantee.
 
     Attributes:
-        start: The improvement of the recommended parameters on those of trial 0, with its 90% interval. None if both
-            are the same, and if trial 0 has no value or breaks a limit.
-        more: The expected gain of 20 more trials, at least 0, with its 90% interval: the improvement of the parameters
+        gain_over_first: The improvement of the recommended parameters on those of trial 0, with its 90% interval. None
+            if both are the same, and if trial 0 has no value or breaks a limit.
+        gain: The expected gain of 20 more trials, at least 0, with its 90% interval: the improvement of the parameters
             recommended after them on those recommended now.
         decision: Whether more trials are worth it. "stop" if the expected gain is at most the tolerance,
             ``hardly_tried`` is empty, and in every ``Choice`` with a visible effect only one option may be the best.
@@ -54,7 +54,7 @@ class Answers:
         tolerance: The loss that does not matter, in units of the objective: as given, or 5% of the difference between
             the recommended and random parameters.
         effects: The effects of the parameters, largest share first; empty if they were not requested.
-        inside: Two numbers: the trials whose value is inside the 90% interval that the other trials predict, and all
+        n_inside: Two numbers: the trials whose value is inside the 90% interval that the other trials predict, and all
             trials with such an interval.
         beyond_zero: Whether the gain may lead beyond 0, although all values so far are on the other side of 0. False if
             a declared range excludes it.
@@ -62,19 +62,19 @@ class Answers:
             and fewer trials than the number of these parameters plus 3. Options that have only failed are left out.
     """
 
-    start: Estimate | None
-    more: Estimate
+    gain_over_first: Estimate | None
+    gain: Estimate
     decision: str
     seconds: float | None
     tolerance: float
     effects: Sequence[Effect]
-    inside: tuple[int, int]
+    n_inside: tuple[int, int]
     beyond_zero: bool = False
     hardly_tried: Sequence[str] = ()
 
     def __str__(self) -> str:
         enough = significant(self.tolerance, 2)
-        gain = f"{N_MORE} more trials are expected to gain {self.more} (90%)"
+        gain = f"{N_MORE} more trials are expected to gain {self.gain} (90%)"
         lines = [f"{self.decision}: {gain}; {enough} or less does not matter"]
         lines += [str(effect) for effect in self.effects]
         return "\n".join(lines)
@@ -113,7 +113,7 @@ def answers(
     first = space.unit(trials[0].params).unsqueeze(0)
     random = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
     values = objective.values(torch.cat([evaluated[:1], first, random]))
-    more = expected_gain(gain_draws, surrogate.noiseless, float(values.abs().median()))
+    gain = expected_gain(gain_draws, surrogate.noiseless, float(values.abs().median()))
     at_recommended = values[:, 0]
     if tolerance is None:
         tolerance = _usual_loss(at_recommended, values[:, 2:])
@@ -123,14 +123,14 @@ def answers(
         parameter_effects = effects(objective, peaks, shares, best.params, tolerance)
     unknown_options = _unknown_options(quantities)
     return Answers(
-        start=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
-        more=more,
-        decision=_decision(gain_draws, more, tolerance, parameter_effects, unknown_options),
+        gain_over_first=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
+        gain=gain,
+        decision=_decision(gain_draws, gain, tolerance, parameter_effects, unknown_options),
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=parameter_effects,
-        inside=surrogate.leave_one_out(),
-        beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), more),
+        n_inside=surrogate.leave_one_out(),
+        beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), gain),
         hardly_tried=unknown_options,
     )
 
@@ -166,7 +166,7 @@ def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
 
 def _decision(
     gain_draws: Tensor,
-    more: Estimate,
+    gain: Estimate,
     tolerance: float,
     effects: Sequence[Effect],
     hardly_tried: Sequence[str],
@@ -175,7 +175,7 @@ def _decision(
     by_gain = decision(gain_draws, tolerance)
     if by_gain != STOP:
         return by_gain
-    is_open = bool(open_choices(effects)) and more.upper > 0  # else the options are equally good
+    is_open = bool(open_choices(effects)) and gain.upper > 0  # else the options are equally good
     if is_open or hardly_tried:
         return UNDECIDED
     return STOP
@@ -196,14 +196,14 @@ def _unknown_options(quantities: Quantities) -> list[str]:
     ]
 
 
-def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, more: Estimate) -> bool:
+def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, gain: Estimate) -> bool:
     """Return whether more trials may lead beyond 0 from recommended features [1 D], all values being on the other side.
 
     False if a declared range excludes it.
     """
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
     _, mean, _ = surrogate.interval(recommended)
-    best_possible = float(mean) + more.upper
+    best_possible = float(mean) + gain.upper
     return is_below_zero and best_possible > 0 and surrogate.transform.largest > 0
 
 

@@ -46,12 +46,12 @@ class CredibleSet:
     Attributes:
         values: The two ends of the range, or the options.
         ranged: Whether it is a range.
-        all: Whether the set has all values of the parameter, or is a credible range over at least 80% of them.
+        has_all: Whether the set has all values of the parameter, or is a credible range over at least 80% of them.
     """
 
     values: tuple[Any, ...]
     ranged: bool
-    all: bool
+    has_all: bool
 
     def __str__(self) -> str:
         if not self.ranged:
@@ -154,7 +154,7 @@ def _with_sets(
     values = objective.values(points)
     good = good_values(parameter, units, values, objective.is_feasible(points), tolerance)
     edge = ""
-    if effect.visible or (credible is not None and not credible.all):
+    if effect.visible or (credible is not None and not credible.has_all):
         edge = _edge(parameter, units, values)
     return replace(effect, range=credible, good=good, edge=edge)
 
@@ -186,7 +186,7 @@ def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> C
     high = max(high, float(recommended))
     shortest = _range(parameter, low, high)
     if high - low >= _NEARLY_ALL:
-        return replace(shortest, all=True)
+        return replace(shortest, has_all=True)
     return shortest
 
 

@@ -104,9 +104,9 @@ class Stopping:
         if self.stop_when is None:
             return ""
         answers = optimizer.insight.answers(effects=False)
-        if answers is None or answers.more.value > self.stop_when:
+        if answers is None or answers.gain.value > self.stop_when:
             return ""
-        return f"{N_MORE} more trials are expected to improve the value by {answers.more.value:.2g}"
+        return f"{N_MORE} more trials are expected to improve the value by {answers.gain.value:.2g}"
 
     def _gap_reached(self, optimizer: Optimizer, is_slow_allowed: bool) -> str:
         """Return a reason to stop if the optimality gap is at most ``stop_at_gap``.

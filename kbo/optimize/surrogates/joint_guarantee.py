@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kbo._base.terminal import beside
 from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.surrogate import Surrogate
 
@@ -22,7 +23,7 @@ def joint_guarantee(surrogates: Mapping[str, Surrogate], selected: Sequence[str]
         first = next(iter(unproved.values()))
         objections = _statements(unproved)
         return Guarantee(first.kind, "; ".join(objections), delta, tuple(objections))
-    joint = f"with probability at least {1 - delta:g} for all objectives at once"
+    joint = f"with probability at least {beside(1 - delta, 1.0)} for all objectives at once"
     statement = "; ".join([joint, *_statements(guarantees)])
     return Guarantee("certified", statement, delta)
 

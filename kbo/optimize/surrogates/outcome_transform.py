@@ -100,9 +100,24 @@ class OutcomeTransform:
 
     @property
     def scale(self) -> float:
-        """The derivative of the value with respect to the target, at the target 0."""
+        """The change of the value per unit of the target, at the target 0, where values are not compressed."""
         z = float(_inverse(torch.tensor(self.location, dtype=torch.float64), *self._powers))
-        return self.spread * self.unit / _slope(z, *self._powers)
+        return self._scale(z)
+
+    def scale_at(self, y: float) -> float:
+        """Return the change of the value per unit of the target, at a value; at one that is cut, that at the floor."""
+        excess = 0.0
+        if self.compression:
+            excess = max(self.floor - y, 0.0) / self.compression
+        value = torch.tensor(y, dtype=torch.float64)
+        z = float((self._above_floor(value) - self.centre) / self.spread)
+        return self._scale(z) * (1 + excess)
+
+    def _scale(self, z: float) -> float:
+        """Return the change of the value per unit of the target, at a standardised value above the floor."""
+        above, below = self._powers
+        power = above if z >= 0 else below
+        return self.spread * self.unit * (1 + abs(z)) ** (1 - power)
 
     def log_slope(self, y: Tensor) -> float:
         """Return the mean of ``log dt/dy`` over values, up to a term that does not depend on power and unit.
@@ -181,12 +196,6 @@ def _inverse(w: Tensor, p: float, below: float) -> Tensor:
     above_centre = _branch_inverse(w.clamp_min(0), p)
     below_centre = -_branch_inverse(-w.clamp_max(0), below)
     return torch.where(w >= 0, above_centre, below_centre)
-
-
-def _slope(z: float, p: float, below: float) -> float:
-    """Return the slope dw/dz."""
-    power = p if z >= 0 else below
-    return (1 + abs(z)) ** (power - 1)
 
 
 def _branch(z: Tensor, p: float) -> Tensor:

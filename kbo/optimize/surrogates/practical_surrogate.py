@@ -223,11 +223,18 @@ class PracticalSurrogate(Surrogate):
 
     @property
     def noise_std(self) -> float:
-        """The noise level in units of the objective, averaged over noise levels like ``interval``."""
-        level = self.fitted.noise_std
-        if self._predictive is not None:
-            level = self._predictive.noise_std
-        return level * self.transform.scale
+        """The noise level of values near the best one, in units of the objective."""
+        return self.noise_std_at(self.schedule.highest)
+
+    def noise_std_at(self, value: float) -> float:
+        return self._noise_std_of_targets * self.transform.scale_at(value)
+
+    @property
+    def _noise_std_of_targets(self) -> float:
+        """The noise level of the targets, as ``interval`` averaged over noise levels."""
+        if self._predictive is None:
+            return self.fitted.noise_std
+        return self._predictive.noise_std
 
     @cached_property
     def norm_bound(self) -> float:
@@ -371,6 +378,8 @@ def _noise(surrogate: PracticalSurrogate) -> str:
             text += f" ({noise_std:.3g} in the model)"
         return f"{text}, given"
     level = f"standard deviation {noise_std:.3g}"
+    if surrogate.transform.power != 1:
+        level += " near the best value"
     bar = median_bar(surrogate.values[: schedule.n_fitted])
     if bar is not None:
         level += f" of a value with the error bar {bar:.3g}"

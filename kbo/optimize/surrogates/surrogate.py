@@ -102,6 +102,10 @@ class Surrogate(ABC):
     def assumptions(self) -> dict[str, Any]:
         """Return the numbers that the bounds rest on, in units of the objective, and where they come from."""
 
+    def noise_std_at(self, value: float) -> float:
+        """Return the noise level of values near a value, in units of the objective."""
+        return self.assumptions()["noise_std"]
+
     def account(self) -> dict[str, str]:
         """Return how the recommendation was made: a text for each part, such as "rule"."""
         return {"rule": "the best pessimistic bound"}

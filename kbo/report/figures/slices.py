@@ -195,7 +195,7 @@ def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
     for start, end in band.outside:
         axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
         label = ""  # one entry in the legend
-    if best_range is None or best_range.all:
+    if best_range is None or best_range.has_all:
         return
     label = "best setting, 90%"
     places = list(best_range.values)

@@ -145,10 +145,10 @@ def _evaluate(
     while True:
         evaluations.check_range()
         finalists = evaluations.finalists()
-        within = race.standing(finalists).within
-        if math.isfinite(within) and race.objection(finalists):
+        largest_lead = race.standing(finalists).largest_lead
+        if math.isfinite(largest_lead) and race.objection(finalists):
             return "values repeat"
-        if within <= tolerance:
+        if largest_lead <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
         n_left = budget - run.trials.n_asked_ended
         while len(session.running) < min(session.capacity, n_left):
@@ -174,7 +174,7 @@ def _advice(evaluations: Evaluations, tolerance: float) -> str:
     if n_more is None or race.objection(finalists):
         return "give a larger budget (-n)"
     n_needed = evaluations.run.trials.n_asked_ended + n_more
-    reached = rounded_up(race.standing(finalists).within, 2)
+    reached = rounded_up(race.standing(finalists).largest_lead, 2)
     return f"give a budget of about {significant(n_needed, 2)} (-n), or a tolerance of {reached} (--tolerance)"
 
 

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbo._base.terminal import rounded_up, significant
+from kbo._base.terminal import confidence_level, rounded_up, significant
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.insight.confirmation.race import Finalist
-from kbo.optimize.run.table import format_params
 
 
 @dataclass(frozen=True)
@@ -17,12 +16,12 @@ class Confirmation:
     """The outcome of new evaluations of a few candidates (docs/theory/confirm.md).
 
     Attributes:
-        best: The candidate with the best median, or with ``value_range`` the best mean; None before each candidate has
-            a value.
-        within: With probability ``1 - delta``, the median (with ``value_range`` the mean) of no other candidate is
-            better than that of ``best`` by more than this. Infinite while no bound is known, and if there is an
+        best: The candidate with the best median, or with ``value_range`` the best mean; None before each has a value.
+        largest_lead: The largest lead over ``best`` that the median (with ``value_range`` the mean) of another
+            candidate can have, with probability ``1 - delta``. Infinite while no bound is known, and if there is an
             objection.
-        confirmed: Whether ``within`` is at most the tolerance. Limits have no influence on it.
+        confirmed: Whether ``largest_lead`` is at most the tolerance. It is about the objective alone, and not about
+            limits.
         objection: The reason why no statement can be made of these values; empty if one can.
         finalists: The candidates with their values, in the given order.
         tolerance, delta, maximize: As for ``confirm``.
@@ -36,7 +35,7 @@ class Confirmation:
     """
 
     best: Finalist | None
-    within: float
+    largest_lead: float
     confirmed: bool
     objection: str
     finalists: Sequence[Finalist]
@@ -61,39 +60,9 @@ class Confirmation:
 def _text(confirmation: Confirmation) -> str:
     """Return the statement, the reason why the evaluations ended, and a line for each candidate."""
     n = confirmation.evaluations
-    width = max(len(finalist.name) for finalist in confirmation.finalists)
     lines = [confirmation.statement, f"It ended after {n} evaluations: {confirmation.stopped}."]
-    lines.extend(
-        f"{finalist.name:{width}}  {_described(finalist, confirmation)}"
-        for finalist in confirmation.finalists
-    )
+    lines.extend(map(str, confirmation.finalists))
     return "\n".join(lines)
-
-
-def _described(finalist: Finalist, confirmation: Confirmation) -> str:
-    """Return estimate, bounds and number of evaluations of a candidate, and its parameters."""
-    estimate = finalist.mean
-    if confirmation.value_range is None:
-        estimate = finalist.median
-    text = "no value"
-    if estimate is not None:
-        text = f"{estimate:.4g}{_bounds(finalist)}"
-    n = len(finalist.values)
-    plural = "" if n == 1 else "s"
-    return f"{text}, {n} evaluation{plural}: {format_params(finalist.params)}"
-
-
-def _bounds(finalist: Finalist) -> str:
-    """Return the finite bounds of a candidate, in words; empty if there are none."""
-    has_lower = math.isfinite(finalist.lower)
-    has_upper = math.isfinite(finalist.upper)
-    if has_lower and has_upper:
-        return f"  [{finalist.lower:.4g}, {finalist.upper:.4g}]"
-    if has_lower:
-        return f" (at least {finalist.lower:.4g})"
-    if has_upper:
-        return f" (at most {finalist.upper:.4g})"
-    return ""
 
 
 def _answer(confirmation: Confirmation) -> str:
@@ -101,7 +70,7 @@ def _answer(confirmation: Confirmation) -> str:
     best = confirmation.best
     if confirmation.objection:
         return "Not decided: these values allow no statement."
-    if best is None or not math.isfinite(confirmation.within):
+    if best is None or not math.isfinite(confirmation.largest_lead):
         return "Not decided: each candidate needs more evaluations."
     if not confirmation.confirmed:
         *others, last = [best.name, *_rivals(confirmation, best)]
@@ -129,14 +98,14 @@ def _about_values(confirmation: Confirmation) -> list[str]:
     best = confirmation.best
     if confirmation.objection:
         return [f"{confirmation.objection}."]
-    if best is None or not math.isfinite(confirmation.within):
+    if best is None or not math.isfinite(confirmation.largest_lead):
         return []
     n_candidates = len(confirmation.finalists)
     estimate = "mean" if confirmation.value_range is not None else "median"
-    within = rounded_up(confirmation.within, 2)
-    sure = f"{100 * (1 - confirmation.delta):.4g}%"
+    largest_lead = rounded_up(confirmation.largest_lead, 2)
+    sure = confidence_level(confirmation.delta)
     lines = [
-        f"The {estimate} of {best.name} is within {within} of the best of these {n_candidates}, with {sure} "
+        f"The {estimate} of {best.name} is within {largest_lead} of the best of these {n_candidates}, with {sure} "
         f"probability. A difference of up to {significant(confirmation.tolerance, 2)} counts as none."
     ]
     assumption = "This assumes that the evaluations of a candidate are independent"
@@ -173,7 +142,7 @@ def _on_means(confirmation: Confirmation, best: Finalist) -> list[str]:
     sign = 1 if confirmation.maximize else -1
     other = max(confirmation.finalists, key=lambda finalist: sign * (finalist.mean or 0.0))
     gain = sign * ((other.mean or 0.0) - (best.mean or 0.0))
-    if gain <= max(confirmation.within, confirmation.tolerance):
+    if gain <= max(confirmation.largest_lead, confirmation.tolerance):
         return []
     return [
         f"But by the mean {other.name} is better by {gain:.2g} so far: where means count, give value_range."

@@ -93,17 +93,17 @@ class Evaluations:
     def outcome(self, tolerance: float, stopped: str) -> Confirmation:
         """Return the confirmation that follows from the values so far."""
         finalists = self.finalists()
-        best, _, within = self.race.standing(finalists)
+        best, _, largest_lead = self.race.standing(finalists)
         objection = ""
-        if math.isfinite(within):
+        if math.isfinite(largest_lead):
             objection = self.race.objection(finalists)
         if objection:
-            within = math.inf
+            largest_lead = math.inf
         trials = self.run.trials.all
         return Confirmation(
             best=best,
-            within=within,
-            confirmed=within <= tolerance,
+            largest_lead=largest_lead,
+            confirmed=largest_lead <= tolerance,
             objection=objection,
             finalists=finalists,
             tolerance=tolerance,

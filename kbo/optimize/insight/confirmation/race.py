@@ -10,8 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import NamedTuple
 
+from kbo._base.terminal import significant
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.optimize.run.table import format_params
@@ -42,11 +44,12 @@ class Finalist:
 
     def __str__(self) -> str:
         params = format_params(self.params)
-        if not self.values:
-            return f"{self.name}: no value; {params}"
-        estimates = f"median {self.median:.4g}, mean {self.mean:.4g}"
-        bounds = f"bounds {self.lower:.4g} to {self.upper:.4g}"
-        return f"{self.name}: {estimates} of {len(self.values)} new values; {bounds}; {params}"
+        n = len(self.values)
+        if not n:
+            return f"{self.name}: no value: {params}"
+        plural = "" if n == 1 else "s"
+        estimates = f"median {self.median:.4g}, mean {self.mean:.4g} of {n} evaluation{plural}"
+        return f"{self.name}: {estimates}{_bounds(self)}: {params}"
 
     @property
     def mean(self) -> float | None:
@@ -73,19 +76,33 @@ class Finalist:
         return None
 
 
+def _bounds(finalist: Finalist) -> str:
+    """Return the finite bounds of a candidate, rounded outwards, in words; empty without one."""
+    lower = significant(finalist.lower, 4, ROUND_FLOOR)
+    upper = significant(finalist.upper, 4, ROUND_CEILING)
+    has_lower = math.isfinite(finalist.lower)
+    has_upper = math.isfinite(finalist.upper)
+    if has_lower and has_upper:
+        return f", bounds {lower} to {upper}"
+    if has_lower:
+        return f", bound at least {lower}"
+    if has_upper:
+        return f", bound at most {upper}"
+    return ""
+
+
 class Standing(NamedTuple):
     """The standing of a race, by the values so far.
 
     Attributes:
         best: The candidate with the best estimate; None before each candidate has a value.
-        rival: Of the other candidates, the one with the best optimistic bound; None before each has a value.
-        within: If the bounds hold, the largest possible lead of the rival over the best one, at least 0; may be
-            infinite.
+        rival: The other candidate with the best bound on the good side; None before each has a value.
+        largest_lead: The largest lead of the rival over the best one, if the bounds hold, at least 0; may be infinite.
     """
 
     best: Finalist | None
     rival: Finalist | None
-    within: float
+    largest_lead: float
 
 
 @dataclass(frozen=True)
@@ -125,15 +142,15 @@ class Race:
         best = max(finalists, key=self._estimate)
         others = [finalist for finalist in finalists if finalist is not best]
         rival = max(others, key=self._good_bound)
-        within = max(self._good_bound(rival) - self._bad_bound(best), 0.0)
-        return Standing(best, rival, within)
+        largest_lead = max(self._good_bound(rival) - self._bad_bound(best), 0.0)
+        return Standing(best, rival, largest_lead)
 
     def worth_evaluating(self, finalists: Sequence[Finalist]) -> list[str]:
         """Return the names of the candidates that need evaluations most."""
-        best, rival, within = self.standing(finalists)
+        best, rival, largest_lead = self.standing(finalists)
         if best is None or rival is None:
             return [finalist.name for finalist in finalists if not finalist.values]
-        if math.isfinite(within):
+        if math.isfinite(largest_lead):
             return [best.name, rival.name]
         unbounded = [
             finalist.name for finalist in finalists if math.isinf(self._good_bound(finalist))
@@ -148,11 +165,11 @@ class Race:
         It is assumed that the estimates of the best candidate and its rival stay, and that the widths of their bounds
         shrink as 1 / sqrt(number of evaluations). None while a bound is infinite.
         """
-        best, rival, within = self.standing(finalists)
-        if best is None or rival is None or not math.isfinite(within):
+        best, rival, largest_lead = self.standing(finalists)
+        if best is None or rival is None or not math.isfinite(largest_lead):
             return None
         lead = max(self._estimate(best) - self._estimate(rival), 0.0)
-        factor = ((within + lead) / (tolerance + lead)) ** 2
+        factor = ((largest_lead + lead) / (tolerance + lead)) ** 2
         n_of_both = len(best.values) + len(rival.values)
         return math.ceil(max(factor - 1, 0.0) * n_of_both)
 

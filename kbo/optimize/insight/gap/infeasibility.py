@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import beside
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.constraints.slacks import upper_slack
@@ -112,10 +113,11 @@ def _text(infeasible: Infeasible) -> str:
         bound = infeasible.bounds[constraint.name]
         if constraint.kept_by(bound):
             continue
+        shown = beside(bound, constraint.sign * constraint.limit)
         if constraint.sign < 0:
-            broken.append(f"{constraint.name} at least {bound:.4g} ({constraint})")
+            broken.append(f"{constraint.name} at least {shown} ({constraint})")
         else:
-            broken.append(f"{constraint.name} at most {bound:.4g} ({constraint})")
+            broken.append(f"{constraint.name} at most {shown} ({constraint})")
     if infeasible.points is None:
         points = "no point"
         nearest = "the nearest one found"
@@ -124,5 +126,5 @@ def _text(infeasible: Infeasible) -> str:
         nearest = "the nearest one"
     return (
         f"infeasible: {points} can keep all limits; {nearest} has {' and '.join(broken)}; "
-        f"with probability at least {1 - infeasible.delta:g}, if the assumptions are right"
+        f"with probability at least {beside(1 - infeasible.delta, 1.0)}, if the assumptions are right"
     )
