@@ -340,6 +340,10 @@ def test_two_points_are_compared_and_a_journal_is_audited(tmp_path):
     assert (same.value, same.probability) == (0.0, 0.5)
     with pytest.raises(kbo.InvalidInput):
         result.compare({"x": 2.0})
+    noise = random.Random(0)
+    noisy = kbo.minimize(lambda p: (p["x"] - 0.3) ** 2 + noise.gauss(0, 0.1), LINE, 9)
+    assert noisy.compare(noisy.params) == (0.0, 0.0, 0.0, 0.5)
+    assert str(noisy.compare(noisy.params)) == "no difference"
     found = kbo.audit(path).result
     assert (found.params, found.lower) == (result.params, result.lower)
 
@@ -510,6 +514,7 @@ def test_direction_constraints_options_and_error_bars_of_optuna_are_kept():
     assert optimizer.maximize
     assert [str(limit) for limit in optimizer.constraints] == ["memory <= 0"]
     assert found.reported[0] == found.likely == 4
+    assert "trial 4, which also has the best observed value: " in str(found)
     assert found.result.params["layers"] == "(8, 8)"
     errors = [trial.measured.get("sem") for trial in found.result.trials]
     assert errors == [None] * 3 + [0.01] * 7

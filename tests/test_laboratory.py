@@ -155,6 +155,8 @@ REFUSED_RESULTS = {
     ("0", "1", "--again"): "leave out --again",
     ("0", "1", "temperature=-3"): "told with temperature=-3",
     ("0", "1", "temp=61", "--as-done"): "none of the settings differs from those of trial 0",
+    ("0", "1", "temprature=61"): "did you mean temperature? It is a parameter",
+    ("0", "temprature=61", "--failed", "too hot"): "give temperature=61 --as-done",
 }
 REFUSED_CORRECTIONS = {
     ("2=1", "1=2"): "trial 1 is pending",
@@ -175,6 +177,23 @@ def test_wrong_results_and_corrections_are_refused_and_change_nothing(begun, tmp
     for arguments, says in REFUSED_CORRECTIONS.items():
         assert says in correct(*arguments, code=1).stderr
     assert (tmp_path / "lab.jsonl").read_bytes() == before
+
+
+def test_the_wrong_rows_of_a_table_are_named_together(begun):
+    rows = [f"{number},{number}\n" for number in (0, *range(10, 16))]
+    Path("r.csv").write_text(f"trial,value\n{''.join(rows)}1,much\n")
+    refused = tell("r.csv", code=1).stderr
+    for line in range(3, 8):
+        assert f"line {line} of r.csv: there is no trial {line + 7}" in refused
+    assert "line 8" not in refused
+    assert "\nWrong lines of r.csv that are not shown: 2." in refused
+    assert statuses() == ["pending"] * 4
+
+
+def test_a_failure_may_be_without_a_reason(begun):
+    assert "trial 0 failed: no reason given\n" in tell(0, "--failed").stdout
+    told = tell(1, "--failed", "--as-done", "temperature=61").stdout
+    assert "trial 1 failed: no reason given\n" in told
 
 
 def test_a_trial_that_has_ended_gets_another_measurement_or_a_correction(begun):

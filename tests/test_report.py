@@ -220,6 +220,44 @@ def test_markup_in_a_run_is_shown_as_text(folder):
     assert len(page.images) == page.source.count('src="data:image/svg+xml;base64,')
 
 
+def test_a_page_says_how_to_go_on_without_a_journal_and_why_parameters_are_not_drawn(folder):
+    optimizer = kbo.Optimizer(MIXED)
+    optimizer.tell(optimizer.ask(), 1.0)
+    page = Page(report.write(optimizer, folder / "few.html"))
+    assert "Not drawn: x, n, act, since there are too few trials for a model." in page.text
+    assert "kbo.minimize(..., n_trials=21, journal='run.jsonl')" in page.text
+    assert "<code>optimizer.save(&#39;run.jsonl&#39;)</code>" in page.source
+    assert "`" not in page.text
+    assert "evaluated once" in page.text
+    random_search = kbo.minimize(lambda x: x["x"], LINE, 3, method="random")
+    page = Page(report.write(random_search, folder / "random.html"))
+    assert "Not drawn: x, since the method 'random' has no model." in page.text
+    assert "no: the method 'random' has no model" in page.text
+
+
+def test_a_page_of_a_run_by_hand_shows_the_commands_that_go_on(folder):
+    path = folder / "lab.jsonl"
+    optimizer = kbo.Optimizer(LINE, journal=path)
+    for value in (1.0, 2.0):
+        trial = optimizer.begin()
+        optimizer.run.release()  # as `kbo ask`
+        optimizer.tell(trial, value)
+    page = Page(report.write(optimizer, folder / "lab.html"))
+    assert f"<code>kbo ask {path}</code></pre>" in page.source
+    assert "<code>kbo tell</code> records results" in page.source
+
+
+def test_a_page_of_several_objectives_calls_the_marked_trial_balanced(folder):
+    objectives = [kbo.Minimize("cost"), kbo.Maximize("yield")]
+    optimizer = kbo.Optimizer(LINE, objectives=objectives)
+    for x in (0.1, 0.4, 0.5, 0.6, 0.9):
+        optimizer.tell({"x": x}, {"cost": x, "yield": x**0.5})
+    page = Page(report.write(optimizer, folder / "objectives.html"))
+    assert "Balanced parameters" in page.text
+    assert page.source.count("balanced</td>") == 1
+    assert "recommended</td>" not in page.source
+
+
 @pytest.mark.parametrize(
     ("values", "options", "texts"),
     [

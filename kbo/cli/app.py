@@ -15,7 +15,7 @@ from kbo.cli.ask import ask
 from kbo.cli.confirm import confirm
 from kbo.cli.journal import journal
 from kbo.cli.options import CommandWithNames
-from kbo.cli.tell import tell
+from kbo.cli.tell import CommandWithFailure, tell
 from kbo.cli.tune import tune
 from kbo.cli.views import audit, report
 
@@ -54,5 +54,7 @@ app.command(cls=CommandWithNames)(confirm)
 app.command()(ask)
 app.command()(audit)
 app.command()(report)
-app.command(context_settings={"ignore_unknown_options": True})(tell)  # a value may be negative
+app.command(cls=CommandWithFailure, context_settings={"ignore_unknown_options": True})(
+    tell
+)  # a value may be negative
 app.add_typer(journal, name="journal")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer import Option
+from typer.core import TyperCommand
 
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
@@ -42,8 +43,9 @@ else:
     table = Lazy("kbo.optimize.run.table")
 
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
-_FAILED = "In place of a value: the reason why these settings do not work."
-_AGAIN = "Add a new trial: another measurement at the parameters of a trial that has ended."
+_FAILED = "These settings do not work; in place of a value. A text behind it is the reason."
+_NO_REASON = "no reason given"
+_AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
 _AS_DONE = (
     "The experiment used other settings, which you give: a new trial replaces the proposed one."
 )
@@ -53,8 +55,27 @@ _TABLE = (
     "{path} -n 0 --evaluated TABLE`."
 )
 
+_MOST_REFUSED = 5
+"""Wrong rows of a table that are named; of more it says how many there are."""
+
+_LIKE_A_PARAMETER = 0.8
+"""Similarity of names, by ``difflib``, from which on a measurement is taken for a mistyped parameter."""
+
 _ROUNDING = 1e-3
 """Relative difference between numbers of table and trial that counts as rounding by a spreadsheet."""
+
+
+class CommandWithFailure(TyperCommand):
+    """A command whose option ``--failed`` may be without a reason."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, with a reason behind each ``--failed`` that has none."""
+        words = []
+        for word, next_word in zip(args, [*args[1:], "--"], strict=True):
+            words.append(word)
+            if word == "--failed" and next_word.startswith("--"):
+                words.append(_NO_REASON)
+        return super().parse_args(ctx, words)
 
 
 def tell(
@@ -155,6 +176,7 @@ def _typed_report(
         _check_names(cells, measured, run)
     else:
         cells["failed"] = failure
+    _check_not_parameters(measured, run)
     trial = run.trials.known(trial_in(trial_number))
     if again and failure is not None:
         raise InvalidInput(_refusal_of_result(trial, run))
@@ -212,6 +234,22 @@ def _check_names(cells: Mapping[str, str], measured: Mapping[str, str], run: run
             )
 
 
+def _check_not_parameters(measured: Mapping[str, str], run: runs.Run) -> None:
+    """Check that no measurement has nearly the name of a parameter, unless the run needs it.
+
+    Raises:
+        InvalidInput: One has.
+    """
+    for name in measured:
+        near = difflib.get_close_matches(name, run.space.parameters, 1, _LIKE_A_PARAMETER)
+        if near and name not in (run.main, *run.needed):
+            raise InvalidInput(
+                f"unknown measurement {name!r}: did you mean {near[0]}? It is a parameter: for an experiment that was "
+                f"carried out with another value of it, give {near[0]}={measured[name]} --as-done. Report a "
+                f"measurement with this name in a table (.csv), in the column measured.{name}."
+            )
+
+
 # Results in a table
 
 
@@ -224,7 +262,7 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
         as_done: Whether the experiments may have used other settings than the trials.
 
     Raises:
-        InvalidInput: The table cannot be read, or a row is wrong; the message names it.
+        InvalidInput: The table cannot be read, or rows are wrong; the first ones are named.
     """
     value = value_column(run)
     advice = _TABLE.format(value=value, path=run.path)
@@ -233,6 +271,7 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
         raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {advice}")
     measurements = _measurement_columns(columns, run)
     reports: dict[int, _Report] = {}
+    refusals = []
     for line, entries in lines:
         if value not in entries and "failed" not in entries:
             continue
@@ -240,14 +279,23 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
         cells = {column: cell for column, cell in entries.items() if column != "value"}
         if value in entries:
             cells["value"] = entries[value]
-        with checks.inside(f"line {line} of {path}"):
+        try:
             report = _report_in_row(cells, measured, run, as_done)
-            if report.trial.number in reports:
-                raise InvalidInput(
-                    f"an earlier line has a result of trial {report.trial.number}, too: leave one out, and report "
-                    "another measurement at the same parameters with --again."
-                )
-        reports[report.trial.number] = report
+        except InvalidInput as error:
+            refusals.append(f"line {line} of {path}: {error}")
+            continue
+        number = report.trial.number
+        if number in reports:
+            refusals.append(
+                f"line {line} of {path}: an earlier line has a result of trial {number}, too: leave one out, and "
+                "report another measurement at the same parameters with --again."
+            )
+        reports[number] = report
+    if len(refusals) > _MOST_REFUSED:
+        n_more = len(refusals) - _MOST_REFUSED
+        refusals[_MOST_REFUSED:] = [f"Wrong lines of {path} that are not shown: {n_more}."]
+    if refusals:
+        raise InvalidInput("\n".join(refusals))
     return [report for report in reports.values() if report.trial.status == "pending"]
 
 

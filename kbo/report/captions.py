@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from kbo._base.terminal import bounded, percent
-from kbo.optimize import Trial
+from kbo.optimize import Result, Trial
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.credible_sets import Effect
-from kbo.optimize.run.table import format_params
+from kbo.optimize.run.table import by_name, format_params
 from kbo.optimize.run.trials import violations
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN
+from kbo.report.summary import why_no_model
 from kbo.space import Params, Space
 
 _MORE = 20  # number of trials that the command to resume adds
@@ -103,7 +104,7 @@ def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, in
     if trial.status in ("pending", "pruned"):
         remarks.append(trial.status)
     if record.name(trial) == recommended:
-        remarks.append("recommended")
+        remarks.append("balanced" if record.objectives else "recommended")
     if trial.value is not None:
         broken = [limit for limit in record.constraints if violations(trial, [limit])]
         remarks += [f"breaks {limit}" for limit in broken]
@@ -135,6 +136,39 @@ def reason(trial: Trial) -> str:
 
 
 # The recommendation and its bounds
+
+
+def not_drawn(record: Record, drawn: Collection[str], result: Result | None) -> list[str]:
+    """Return a sentence for each reason why parameters that vary have no picture.
+
+    Args:
+        record: The run.
+        drawn: The parameters with a picture.
+        result: Its result; None without bounds.
+    """
+    names_by_reason: dict[str, list[str]] = {}
+    for name, parameter in record.space.parameters.items():
+        if parameter.columns and name not in drawn:
+            reason = _why_not_drawn(record, name, len(drawn), result)
+            names_by_reason.setdefault(reason, []).append(name)
+    return [
+        f"Not drawn: {', '.join(names)}, since {reason}."
+        for reason, names in names_by_reason.items()
+    ]
+
+
+def _why_not_drawn(record: Record, name: str, n_drawn: int, result: Result | None) -> str:
+    """Return why a parameter has no picture; arguments as for ``not_drawn``."""
+    if result is None:
+        return "there are no bounds on this page"
+    if not result.assumptions:
+        return why_no_model(result.optimizer)
+    recommended = record.recommended()
+    if recommended is not None and name not in by_name(recommended.params):
+        return "the recommended setting does not have it"
+    if n_drawn:
+        return f"the pictures are of the {n_drawn} parameters that matter most"
+    return "the effects of parameters are not known so far"
 
 
 def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
@@ -188,9 +222,19 @@ def resume(record: Record) -> tuple[str, str]:
         call = "kbo.maximize"
     n_trials = record.header.get("n_trials") or len(record.trials) + _MORE
     if record.path is None:
-        text = "Save the run with optimizer.save(path); the same call then continues it:"
-        return text, f"{call}(..., n_trials={n_trials}, journal=path)"
+        text = (
+            "The run has no journal, so the next call begins anew. With a journal the same call goes on where it "
+            "stopped. `optimizer.save('run.jsonl')` makes one of this run, for a result "
+            "`result.optimizer.save('run.jsonl')`:"
+        )
+        return text, f"{call}(..., n_trials={n_trials}, journal='run.jsonl')"
     name = record.path.stem.removeprefix("tune-")
+    asked = [trial for trial in record.trials if trial.asked]
+    if asked and all(trial.released for trial in asked):  # as by `kbo ask`: no process waited
+        text = (
+            "This command chooses the next experiment, with -n 5 five; `kbo tell` records results:"
+        )
+        return text, shlex.join(["kbo", "ask", str(record.path)])
     if name == record.path.stem:
         text = (
             "The same call with the same journal continues the run; only the number of trials may differ. Without a "
@@ -232,7 +276,7 @@ def reported_best(
 def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | None) -> str:
     """Return a sentence on the likely best trial, and the probability that it is better than the reported one."""
     if trial == reported:
-        return f"the same trial: {format_params(params)}"
+        return f"trial {trial}, which also has the best observed value: {format_params(params)}"
     text = f"trial {trial}: {format_params(params)}"
     if margin is None:
         return text

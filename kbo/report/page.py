@@ -156,7 +156,7 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         recommended=recommended,
         **_text_values(record, outcome),
         **_trial_values(record, recommended),
-        **_picture_values(record, plots),
+        **_picture_values(record, plots, result),
     )
 
 
@@ -230,13 +230,13 @@ def _trial_values(record: Record, recommended: Any) -> dict[str, Any]:
     }
 
 
-def _picture_values(record: Record, plots: Plots) -> dict[str, Any]:
-    """Return the pictures and the data behind them, by name in the template."""
+def _picture_values(record: Record, plots: Plots, result: Result | None) -> dict[str, Any]:
+    """Return the pictures and what they rest on, by their names in the template."""
     pictures = {name: _pictures(plots.group(name)) for name in GROUPS if name != "overview"}
     n_outside, n_expected = miscoverage(plots.moments)
     return {
         "pictures": pictures,
-        "undrawn": _undrawn(record, pictures["slices"]),
+        "undrawn": captions.not_drawn(record, pictures["slices"], result),
         "effects": plots.effects,
         "moments": plots.moments,
         "outside": n_outside,
@@ -303,15 +303,6 @@ def _pictures(group: Group) -> dict[str, Picture]:
         drawing.draw(axes)
         pictures[name] = embed(figures.finish(figure))
     return pictures
-
-
-def _undrawn(record: Record, slices: Mapping[str, Picture]) -> list[str]:
-    """Return the names of parameters that vary and have no slice."""
-    names = []
-    for name, parameter in record.space.parameters.items():
-        if parameter.columns and name not in slices:
-            names.append(name)
-    return names
 
 
 def _reasons(record: Record) -> list[tuple[int, int, str]]:

@@ -184,7 +184,10 @@ class Record:
                 "the run has a kernel already: pass kernel only with the path of a journal."
             )
         if isinstance(run, Optimizer):
-            return cls(run.run.header, run.run.events, list(run.trials), run.space, run)
+            record = cls(run.run.header, run.run.events, list(run.trials), run.space, run)
+            if run.run.path is None:
+                return record
+            return replace(record, path=Path(run.run.path))
         if isinstance(run, Result):
             path = None
             if run.journal is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ require("kbo.report", "cli", "jinja2", "matplotlib")
 
 import jinja2
 import matplotlib
+from markupsafe import Markup, escape
 
 from kbo._base.plotting import BLUE, GREEN, GREY, ORANGE, RED
 from kbo._base.terminal import printable
@@ -105,6 +107,12 @@ def number(value: Any) -> str:
     return f"{value:.5g}"
 
 
+def prose(value: Any) -> Markup:
+    """Return a value as text, escaped, in which the commands between backticks are code."""
+    text = str(escape(printable(number(value))))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", text))
+
+
 @cache
 def _environment() -> jinja2.Environment:
     """Return the environment of the templates, with the filters and tests that they use."""
@@ -117,6 +125,7 @@ def _environment() -> jinja2.Environment:
         finalize=_visible,
     )
     environment.filters["number"] = number
+    environment.filters["prose"] = prose
     environment.tests["hint"] = _is_hint
     environment.tests["numeric"] = _is_numeric
     environment.globals["poll"] = POLL

@@ -12,6 +12,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
 from kbo._base.terminal import beside, printable, rounded, rounded_up, significant
+from kbo.bandit import methods
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import open_choices
 from kbo.optimize.insight.expected_gain import N_MORE, STOP, UNDECIDED
@@ -488,7 +489,7 @@ def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
     if result.certified:
         return f"yes: {result.guarantee.removeprefix('certified: ')}"
     if not result.assumptions:
-        return "no: there are too few trials for a model, or the method has none"
+        return f"no: {why_no_model(result.optimizer)}"
     if result.front is not None and result.front.points[0].probability is not None:
         points = result.front.points
         n_likely = sum((point.probability or 0.0) >= _LIKELY for point in points)
@@ -547,7 +548,10 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
             ("as good", good_values(answers.effects)),
         ]
     if result.params is not None:
-        rows.append(("evaluated", _count(result.evaluations, "time")))
+        times = f"{result.evaluations} times"
+        if result.evaluations == 1:
+            times = "once"
+        rows.append(("evaluated", times))
     if not result.certified and result.gap is not None and result.front is None:
         rows.append(("gap", f"{result.gap.value:.4g}, not guaranteed ({result.gap.scope})"))
     rows += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
@@ -596,6 +600,13 @@ def good_values(effects: Sequence[Effect]) -> str:
 
 
 # Words
+
+
+def why_no_model(optimizer: Optimizer) -> str:
+    """Return why a run has no model of its objective."""
+    if not methods.get(optimizer.method).has_bounds:
+        return f"the method {optimizer.method!r} has no model"
+    return "there are too few trials for a model"
 
 
 def duration(seconds: float) -> str:

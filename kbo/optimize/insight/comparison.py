@@ -43,6 +43,8 @@ class Comparison(NamedTuple):
     probability: float
 
     def __str__(self) -> str:
+        if self.lower == self.upper == 0:
+            return "no difference"
         difference = bounded(self.lower, self.value, self.upper)
         return f"better by {difference} (90%); better at all with {percent(self.probability)}"
 
@@ -64,11 +66,14 @@ def comparison(
 ) -> Comparison | None:
     """Return by how much the first of two points, with features [2 D], is better than the second.
 
-    None without a prior to draw from.
+    None where there is no prior to draw from. The difference of a point to itself is exactly 0, though two draws there
+    differ by rounding.
     """
     draws = surrogate.draws(features, _N_COMPARED, generator)
     if draws is None:
         return None
     gain = (draws[:, 0] - draws[:, 1]).cpu()
+    if torch.equal(features[0], features[1]):
+        gain = torch.zeros_like(gain)
     probability = (gain > 0).double().mean() + (gain == 0).double().mean() / 2
     return Comparison(*estimate(gain), float(probability))
