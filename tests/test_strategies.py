@@ -232,3 +232,12 @@ def test_the_initial_design_leaves_out_an_option_that_has_only_failed():
         if n_failed < 2:
             assert same.ask() == params
     assert n_failed == 2
+
+
+def test_the_first_trials_with_one_parameter_are_spread_over_its_range():
+    for seed in range(20):
+        optimizer = kbo.Optimizer([(0.0, 1.0)], seed=seed)
+        points = sorted(point for (point,) in optimizer.ask(4))
+        gaps = [after - before for before, after in zip([0, *points], [*points, 1], strict=True)]
+        assert max(gaps) < 0.35
+        assert min(gaps[1:-1]) > 0.1

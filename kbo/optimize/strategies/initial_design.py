@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,12 @@ _FURTHER_ON = 1001
 It is odd, since points whose numbers differ by a power of two are close to each other.
 """
 
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+"""Distance between successive points on a line, modulo 1: any number of them are far from each other."""
+
+_SHIFT = 0.1
+"""Largest difference between two seeds of the points on a line."""
+
 _MOST_SKIPPED = 16
 """Largest number of points of the sequence that are considered for one trial."""
 
@@ -27,6 +34,8 @@ _MOST_SKIPPED = 16
 @dataclass(frozen=True)
 class InitialDesign(Strategy):
     """A scrambled Sobol sequence, until there is a surrogate; where choices are given, random ones of them.
+
+    With one parameter it is a sequence of the golden ratio: the first points of a Sobol sequence may be close together.
 
     Points next to those that are being evaluated are left out (``Search.spacing``). So are points with an option that
     has only failed, at least twice, while other options succeeded.
@@ -48,11 +57,11 @@ class InitialDesign(Strategy):
             if number == 0:
                 return search.params(_centre(search.subspace, search.generator))
             number -= 1
-        point = _sobol_point(search, number)
+        point = _point(search, number)
         for i in range(1, _MOST_SKIPPED):
             if search.is_free(point) and not _has_failing_option(search, point):
                 break
-            point = _sobol_point(search, number + i * _FURTHER_ON)
+            point = _point(search, number + i * _FURTHER_ON)
         return search.params(point)
 
     def describe(self) -> str:
@@ -76,10 +85,14 @@ def _centre(subspace: Subspace, generator: torch.Generator) -> Tensor:
     return points[(points - points.mean(0)).norm(dim=-1).argmin()]
 
 
-def _sobol_point(search: Search, number: int) -> Tensor:
-    """Return point ``number`` [P] of the Sobol sequence; under constraints only points that satisfy them count."""
+def _point(search: Search, number: int) -> Tensor:
+    """Return point ``number`` [P] of the sequence; under constraints only points that satisfy them count."""
     subspace = search.subspace
     P = len(subspace.fixed)
+    if P == 1 and not subspace.constrained:
+        shift = _SHIFT * (float(sobol(1, 1, search.seed)) - 0.5)
+        place = (0.5 + (number + 1) * _GOLDEN_RATIO + shift) % 1
+        return subspace.spread(torch.full_like(subspace.fixed, place))
     if not subspace.constrained:
         return subspace.spread(sobol(1, P, search.seed, number)[0])
     points = subspace.moved_inside(sobol(N_RANDOM, P, search.seed))
