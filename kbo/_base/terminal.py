@@ -96,6 +96,13 @@ def rounded_up(value: float, digits: int) -> str:
     return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.{digits}g}"
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it is not 1."""
+    if n == 1:
+        return f"1 {noun}"
+    return f"{n} {noun}s"
+
+
 def on_terminal() -> bool:
     """Return whether output and errors of this process are shown in a terminal, with bars."""
     return all(hasattr(stream, "isatty") and stream.isatty() for stream in (sys.stdout, sys.stderr))
