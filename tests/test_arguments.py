@@ -114,6 +114,11 @@ def test_a_method_that_does_not_exist_is_answered_with_those_that_search_boxes()
     assert "igp-ucb" in str(error.value)
 
 
+def test_a_kernel_by_name_is_answered_with_an_example():
+    with pytest.raises(kbo.InvalidInput, match=r"such as gpytorch.kernels.MaternKernel\(nu=2.5\)"):
+        kbo.Certified("matern", 0.1, 1.0)
+
+
 def test_an_array_of_options_is_answered_with_how_to_make_a_list():
     with pytest.raises(kbo.InvalidInput, match=r"For a list of its values write \.tolist\(\)"):
         kbo.Optimizer({"lr": np.logspace(-4, 0, 5)})
@@ -132,6 +137,10 @@ def test_an_argument_of_another_library_or_a_mistyped_one_is_answered_with_its_n
     for function in (kbo.minimize, kbo.maximize):
         with pytest.raises(TypeError, match=f"has no argument '{argument}': did you mean {name}"):
             function(sum, [(0, 1)], **{argument: 1})
+        with pytest.raises(TypeError, match="of which larger ones are better"):
+            function(sum, [(0, 1)], direction="maximize")
+    with pytest.raises(TypeError, match="did you mean maximize"):
+        kbo.Optimizer([(0, 1)], direction="maximize")
     with pytest.raises(TypeError, match="the arguments are objective, bounds, n_trials, "):
         kbo.minimize(sum, [(0, 1)], zzz=1)
 

@@ -156,11 +156,13 @@ def test_fresh_sets_every_old_journal_aside_also_in_one_second(folder, monkeypat
 
 def test_errors_are_one_line_and_exit_code_one(folder):
     (folder / "empty.py").write_text("bounds = {}")
+    (folder / "comma.py").write_text("bounds = {,}")
     for arguments, says in [
+        ("tune comma.py", "SyntaxError: invalid syntax (comma.py, line 1)\n"),
         ("tune nothing", "neither an example"),
         ("tune empty", "Did you mean empty.py?"),
         ("confirm kbo-runs/tune-empty.jsonl", "Give the script of the run, not its journal"),
-        ("tune empty.py", "must define objective"),
+        ("tune empty.py", "empty.py does not define objective: a script must define bounds and"),
         ("tune branin -m dmm", "did you mean 'dmm-ucb'"),
         ("tune branin --try-first empty.py", "not a list of parameters in JSON"),
         ("report missing.jsonl", "there is no journal missing.jsonl: check the path"),

@@ -8,6 +8,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
+from kbo.optimize.loop.progress import place_of
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import repetitions
 
@@ -86,6 +87,22 @@ def test_failures_are_recorded_and_never_fed_to_the_model():
     with pytest.raises(kbo.TooManyFailures, match=r"4 trials in a row.*division by zero") as failed:
         kbo.minimize(lambda x: 1 / 0, LINE, 20, max_failures=4)
     assert [t.status for t in failed.value.trials] == ["failed"] * 4
+    for n_trials, message in ((1, "the only trial failed with"), (2, "trial 0 failed, and max_fa")):
+        with pytest.raises(kbo.TooManyFailures, match=message):
+            kbo.minimize(lambda x: 1 / 0, LINE, n_trials, max_failures=3 - n_trials)
+
+
+def test_a_run_that_continues_names_the_trials_without_a_result(tmp_path):
+    path = tmp_path / "run.jsonl"
+    result = kbo.minimize(lambda x: x[0], LINE, 1, journal=path)
+    assert result.stopped == "the budget of 1 trial is used"
+    optimizer = kbo.Optimizer(LINE, journal=path)
+    optimizer.begin()
+    said = place_of(optimizer.run)
+    assert "which has trials (2, 1 without a result)" in said
+    optimizer.close()
+    result = kbo.minimize(lambda x: x[0], LINE, 3, journal=path)
+    assert result.stopped == "the budget of 3 trials is used, 1 of them ended in earlier sessions"
 
 
 @pytest.mark.parametrize(

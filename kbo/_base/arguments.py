@@ -18,6 +18,11 @@ _ELSEWHERE = {
     "n_calls": "n_trials",
     "n_iter": "n_trials",
     "total_trials": "n_trials",
+    "direction": "maximize",
+    "maximize": "maximize",
+    "mode": "maximize",
+    "sense": "maximize",
+    "directions": "objectives",
     "dimensions": "bounds",
     "parameters": "bounds",
     "search_space": "bounds",
@@ -47,8 +52,10 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
             similar = difflib.get_close_matches(option, names, n=1)
             name = _ELSEWHERE.get(option) or next(iter(similar), "")
             advice = f"the arguments are {', '.join(names)}."
-            if name:
+            if name in names:
                 advice = f"did you mean {name}?"
+            elif name:  # the direction of ``minimize`` and ``maximize``, which is in their names
+                advice = "kbo.maximize is for values of which larger ones are better, kbo.minimize for smaller ones."
             raise TypeError(f"{caller} has no argument {option!r}: {advice}")
         return function(*arguments, **options)
 

@@ -247,7 +247,10 @@ def kernel(value: Any, owner: str | None = None) -> Kernel:
             "hypotheses are for kbo.Certified, kbo.Safe and kbo.Constraint."
         )
     if not isinstance(value, Kernel):
-        raise InvalidInput(f"{name} must be a gpytorch.kernels.Kernel, got {type(value).__name__}.")
+        raise InvalidInput(
+            f"{name} must be a gpytorch.kernels.Kernel, such as gpytorch.kernels.MaternKernel(nu=2.5).double(), got "
+            f"{shown(value)}."
+        )
     if value.batch_shape != torch.Size([]):
         raise InvalidInput(f"{name} must be unbatched, got batch shape {tuple(value.batch_shape)}.")
     return value

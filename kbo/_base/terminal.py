@@ -105,6 +105,13 @@ def rounded_up(value: float, digits: int) -> str:
     return significant(value, digits, ROUND_CEILING)
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it is not 1."""
+    if n == 1:
+        return f"1 {noun}"
+    return f"{n} {noun}s"
+
+
 def on_terminal() -> bool:
     """Return whether standard output and standard error are both a terminal, which can show bars."""
     return all(hasattr(stream, "isatty") and stream.isatty() for stream in (sys.stdout, sys.stderr))

@@ -95,7 +95,10 @@ def load(target: str) -> Script:
             definitions[name] = getattr(module, name)
     missing = [name for name in ("bounds", "objective") if name not in definitions]
     if missing:
-        raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
+        raise InvalidInput(
+            f"{path} does not define {' and '.join(missing)}: a script must define bounds and objective(params); see "
+            "`kbo tune --help`."
+        )
     script = Script(path.stem, **definitions)
     _check_kinds(script, path)
     return script

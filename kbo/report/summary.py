@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
-from kbo._base.terminal import beside, printable, rounded, rounded_up, significant
+from kbo._base.terminal import beside, counted, printable, rounded, rounded_up, significant
 from kbo.bandit import methods
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import open_choices
@@ -230,8 +230,8 @@ def hypervolume(front: Front) -> str:
 
 
 def trials_so_far(result: Result) -> str:
-    """Return the number of trials, the reason why the run ended, and the trials that are not used."""
-    sentence = _count(len(result.trials), "trial")
+    """Return the number of trials, the reason why the run ended, and the trials to look at."""
+    sentence = counted(len(result.trials), "trial")
     kinds = _kinds(result)
     if kinds:
         sentence += f", of which {', '.join(kinds)}"
@@ -254,9 +254,9 @@ def _kinds(result: Result) -> list[str]:
     n_not_asked = sum(not trial.asked for trial in result.trials)
     n_repeated = _n_repeated(result.trials)
     if n_repeated:
-        kinds.append(_count(n_repeated, "repetition"))
+        kinds.append(counted(n_repeated, "repetition"))
     if n_repeated < n_not_asked < len(result.trials):
-        kinds.append(_count(n_not_asked - n_repeated, "known result"))
+        kinds.append(counted(n_not_asked - n_repeated, "known result"))
     counts = Counter(trial.status for trial in result.trials)
     for status, words in _STATUSES.items():
         if counts[status]:
@@ -494,7 +494,7 @@ def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
         points = result.front.points
         n_likely = sum((point.probability or 0.0) >= _LIKELY for point in points)
         return (
-            f"no, a best guess: estimates by models; {n_likely} of the {_count(len(points), 'setting')} are very "
+            f"no, a best guess: estimates by models; {n_likely} of the {counted(len(points), 'setting')} are very "
             f"likely ({_LIKELY:.0%} or more) on the front of all trials"
         )
     if result.answers is None:
@@ -622,10 +622,3 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) <= _MOST_NAMED + 1:
         return ", ".join(names)
     return f"{', '.join(names[:_MOST_NAMED])} and {len(names) - _MOST_NAMED} others"
-
-
-def _count(n: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    if n == 1:
-        return f"1 {noun}"
-    return f"{n} {noun}s"

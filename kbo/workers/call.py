@@ -246,7 +246,10 @@ def _trace() -> str:
 
 
 def place(error: BaseException) -> str:
-    """Return file and line of an exception: the last line of the caller's code, or else of a library."""
+    """Return the file and line that raised an exception: the last ones outside of libraries, if there are any.
+
+    Empty for a syntax error that no line of the caller raised, such as one in a script.
+    """
     frame = ""
     own_frame = ""
     for stack_frame, line in traceback.walk_tb(error.__traceback__):
@@ -254,6 +257,8 @@ def place(error: BaseException) -> str:
         frame = f" ({os.path.basename(path)}, line {line})"
         if not path.startswith(_LIBRARIES):
             own_frame = frame
+    if isinstance(error, SyntaxError) and not own_frame:
+        return ""  # its message has the file and line
     return _encodable(own_frame or frame)
 
 

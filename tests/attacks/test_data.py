@@ -231,7 +231,7 @@ def test_every_exception_that_ends_a_run_has_its_trials(tmp_path, place, error, 
     ],
 )
 def test_a_name_that_no_result_has_ends_a_run_at_once(returned, options, reason):
-    message = f"1 trial failed, the last with: {reason}. Correct the name in constraints or"
+    message = f"trial 0 failed, as every other one would, with: {reason}. Correct the name in constraints or"
     with pytest.raises(kbo.TooManyFailures, match=message) as error:
         kbo.minimize(lambda params: returned, UNIT, 9, **options)
     assert len(error.value.trials) == 1

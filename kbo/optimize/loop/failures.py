@@ -20,16 +20,25 @@ def check_not_all_failed(optimizer: Optimizer) -> None:
     conditions = optimizer.space.conditions
     reasons = [with_condition(failure, conditions) for failure in failures[:_MOST_REASONS]]
     distinct = "; ".join(dict.fromkeys(reasons))
-    raise TooManyFailures(
-        f"all {len(failures)} trials failed, the first with: {distinct}. {_advice(optimizer, failures[0])}"
-    )
+    failed = f"all {len(failures)} trials failed, the first"
+    if len(failures) == 1:
+        failed = "the only trial failed"
+    raise TooManyFailures(f"{failed} with: {distinct}. {_advice(optimizer, failures[0])}")
 
 
 def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooManyFailures:
-    """Return the error that ends a run after ``n_trials`` failures in a row."""
-    failed = "1 trial failed, the last"
-    if n_trials > 1:
-        failed = f"{n_trials} trials in a row failed, the last"
+    """Return the error that ends a run after ``n_trials`` failures in a row.
+
+    Args:
+        optimizer: The optimiser of the run.
+        n_trials: The number of trials that failed.
+        last: The last one of them.
+    """
+    failed = f"{n_trials} trials in a row failed, the last"
+    if is_hopeless(optimizer, last):
+        failed = f"trial {last.number} failed, as every other one would,"
+    elif n_trials == 1:
+        failed = f"trial {last.number} failed, and max_failures is 1: it ended"
     reason = with_condition(last.failure or "", optimizer.space.conditions)
     return TooManyFailures(f"{failed} with: {reason}. {_advice(optimizer, last.failure or '')}")
 

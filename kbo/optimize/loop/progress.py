@@ -18,7 +18,11 @@ def place_of(run: Run) -> str:
     n_trials = sum(trial.asked for trial in run.trials.all)  # without known results
     if n_trials == 0:
         return f"a new run in {run.path}"
-    return f"continuing {run.path}, which has trials ({n_trials}); another path (or --fresh) starts a new run"
+    count = str(n_trials)
+    n_unfinished = n_trials - run.trials.n_asked_ended
+    if n_unfinished:
+        count += f", {n_unfinished} without a result"
+    return f"continuing {run.path}, which has trials ({count}); another path (or --fresh) starts a new run"
 
 
 def best_so_far(optimizer: Optimizer) -> dict[str, str]:

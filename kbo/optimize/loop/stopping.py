@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbo._base import checks
+from kbo._base.terminal import counted
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.expected_gain import N_MORE
@@ -74,14 +75,14 @@ class Stopping:
             seconds_left: Seconds that are left of the time budget.
         """
         if self.n_trials is not None and n_asked_ended + n_running >= self.n_trials:
+            budget = counted(self.n_trials, "trial")
             if n_before >= self.n_trials:
                 return (
-                    f"the budget is {self.n_trials} trials in all, and the journal had {n_before}: "
-                    "none was added"
+                    f"the budget is {budget} in all, and the journal had {n_before}: none was added"
                 )
-            reason = f"the budget of {self.n_trials} trials is used"
+            reason = f"the budget of {budget} is used"
             if n_before:
-                reason += f", {n_before} of them were in the journal"
+                reason += f", {n_before} of them ended in earlier sessions"
             return reason
         if self.time_budget is not None and seconds_left <= 0:
             return f"the time budget of {self.time_budget:g} s is used"
