@@ -196,7 +196,7 @@ def test_good_values_are_none_where_the_next_ones_are_not_known_to_be_good():
     assert good_values(UNIT, units, 1e4 * sharp, feasible, 0.5) is None
     good = good_values(UNIT, units, sharp, feasible, 0.01)
     assert good.values == pytest.approx((0.4, 0.6), abs=1 / 64)
-    assert good_values(UNIT, units, 0 * sharp, feasible, 0.0).all
+    assert good_values(UNIT, units, 0 * sharp, feasible, 0.0).has_all
     feasible[40:] = False
     assert good_values(UNIT, units, sharp, feasible, 0.01).values[1] < 0.6
 
