@@ -161,7 +161,10 @@ def certified(upper, n_trials):
         x, e = params["i"] / 10, 0.05 * torch.randn(2, generator=rng).double()
         return -math.sin(3 * x) + float(e[0]), {"memory": 2 + math.cos(3 * x) + float(e[1])}
 
-    options = {"setting": PROVED, "method": "cmm-ucb", "constraints": [limit(upper)]}
+    kernel = unit_kernel(1)
+    kernel.lengthscale = 1.0  # with it the functions have norms of 3 to 4
+    setting = kbo.Certified(kernel, 0.05, 8.0)
+    options = {"setting": setting, "method": "cmm-ucb", "constraints": [limit(upper)]}
     return kbo.minimize(objective, {"i": kbo.Int(0, 10)}, n_trials, **options)
 
 
