@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -22,10 +23,10 @@ def as_ridges(ridges: Any) -> list[float]:
     Raises:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
-    try:
-        values = list(ridges)
-    except TypeError:  # one number
-        values = [ridges]
+    values = [ridges]
+    if isinstance(ridges, Iterable):  # not a kernel, which has an item for every number
+        with contextlib.suppress(TypeError):  # a tensor of one number
+            values = list(ridges)
     if not values:
         raise InvalidInput("ridges must be a number or at least one number, got none.")
     return [checks.positive("ridges", value) for value in values]
