@@ -1,4 +1,4 @@
-"""How bounds account for rounding in float64: a wider width, or an objection where it is not small.
+"""Rounding in float64: bounds are widened by it, or have an objection where it is not small.
 
 Bounds are ``mean +- width sqrt(variance)`` at some ridge a. With ``e = state.error.rounding.at(a)``
 the error of the computed mean is at most ``e sqrt(variance quad / a)``; variance, quad and log_det

@@ -384,7 +384,7 @@ def _assumptions(
 
 
 def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str]:
-    """Return how the recommendation was made, in words: see ``Result.account``."""
+    """Return the account of the recommendation, in words: see ``Result.account``."""
     if surrogate is None:
         account = {"rule": "the best observed value, while there is no bound"}
     elif optimizer.objectives:

@@ -194,7 +194,7 @@ def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
 
 
 def model_check(outside: int, expected: int) -> str:
-    """Return what the values outside of their expected ranges say about the assumptions.
+    """Return the conclusion about the assumptions from the values outside of their expected ranges.
 
     Args:
         outside: Number of values outside of their expected ranges.

@@ -511,7 +511,7 @@ def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
 
 
 def _model_check(answers: Answers) -> str:
-    """Return how many values are inside the 90% intervals that the other values predict, as an addition."""
+    """Return the number of values inside the 90% intervals that the other values predict, as an addition."""
     n_inside, n_known = answers.n_inside
     if not n_known:
         return ""

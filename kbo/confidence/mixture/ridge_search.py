@@ -233,7 +233,7 @@ def _brent(
 
 
 def _where(condition: bool, if_true: float, if_false: float) -> float:
-    """Return what ``torch.where`` does, for numbers."""
+    """Return one of two numbers, as ``torch.where``."""
     return if_true if condition else if_false
 
 

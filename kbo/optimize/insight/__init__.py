@@ -1,4 +1,4 @@
-"""What the model says about a run: numbers with intervals, without a guarantee unless the setting has one.
+"""Statistics of a run by its model: numbers with intervals, without a guarantee unless the setting has one.
 
 ``Insight`` has one method for each question; the other modules compute the answers.
 

@@ -39,7 +39,7 @@ _N_RANDOM = 256
 
 @dataclass(frozen=True)
 class Answers:
-    """What the model says about a run, in units of its objective, without a guarantee.
+    """The answers of the model about a run, in units of its objective, without a guarantee.
 
     Attributes:
         gain_over_first: The improvement of the recommended parameters on those of trial 0, with its 90% interval. None

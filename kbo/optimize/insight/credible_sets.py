@@ -267,7 +267,7 @@ def good_values(
 
 
 def _run_length(is_good: Tensor) -> int:
-    """Return how many of the values [v] are good before the first bad one."""
+    """Return the number of good values before the first bad one, of values [v]."""
     return int(is_good.long().cumprod(0).sum())
 
 

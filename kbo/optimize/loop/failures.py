@@ -51,7 +51,7 @@ def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
 
 
 def _advice(optimizer: Optimizer, failure: str) -> str:
-    """Return what the user can do after too many failures, one of them for the given reason, in sentences."""
+    """Return the advice after too many failures, one of them for the given reason, in sentences."""
     advice = "Correct the objective or its bounds"
     if lacks_name(failure, optimizer.run.main):
         advice = "Correct the name in constraints or objectives, or what the objective returns"

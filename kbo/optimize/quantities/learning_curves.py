@@ -69,7 +69,7 @@ def degrees_of_freedom(n: int) -> int:
 
 
 def _n_nearest(n: int) -> int:
-    """Return how many of n completed trials ``regression`` uses."""
+    """Return the number of trials that ``regression`` uses, of n completed ones."""
     return max(FEWEST, math.ceil(n / 2))
 
 

@@ -1,4 +1,4 @@
-"""What a surrogate is fitted for, besides its evaluations: the method of a run, the space, and a range."""
+"""The problem that a surrogate is fitted for: the method of a run, the space, and a range of values."""
 
 from __future__ import annotations
 

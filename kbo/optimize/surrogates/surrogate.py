@@ -107,7 +107,7 @@ class Surrogate(ABC):
         return self.assumptions()["noise_std"]
 
     def account(self) -> dict[str, str]:
-        """Return how the recommendation was made: a text for each part, such as "rule"."""
+        """Return the account of the recommendation: a text for each part, such as "rule"."""
         return {"rule": "the best pessimistic bound"}
 
     def criterion(self, X: Tensor, y: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ class Surrogate(ABC):
         return None
 
     def leave_one_out(self) -> tuple[int, int]:
-        """Return how many values are inside the 90% interval that the other values predict, and how many there are.
+        """Return the number of values inside the 90% interval that the other values predict, and the number of all.
 
         Both are 0 without a prior.
         """

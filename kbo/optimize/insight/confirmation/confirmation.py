@@ -123,7 +123,7 @@ def _about_values(confirmation: Confirmation) -> list[str]:
 
 
 def _on_unseen(best: Finalist, delta: float) -> str:
-    """Return how large a share of the evaluations of the best candidate one unseen kind may have, in words.
+    """Return the largest share of the best candidate's evaluations that one unseen kind may have, in words.
 
     A kind of probability p is missing among n independent evaluations with probability (1 - p)^n. This is at most delta
     if ``p >= 1 - delta^(1/n)``. This delta is spent beside that of the statement about the best candidate.

@@ -1,4 +1,4 @@
-"""What is proved about a run: how much better the optimum can be at most, and that no point keeps all limits.
+"""Proofs about a run: the largest lead of the optimum, and that no point keeps all limits.
 
 Proofs over boxes use branch and bound, which needs a norm bound (docs/theory/gaps.md).
 

@@ -1,4 +1,4 @@
-"""What a gap is computed from: surrogates, limits, a search, and the work that a proof may take."""
+"""The input of a gap: surrogates, limits, a search, and the work that a proof may take."""
 
 from __future__ import annotations
 
