@@ -20,8 +20,7 @@ from experiments.guarantees.proofs import faults, main
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum
-from kbo.optimize.insight.gap.cell_bound import CellBound
-from kbo.optimize.insight.gap.cells import Cells
+from kbo.optimize.insight.gap.cells import CellBound, Cells
 from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import KernelRidge
 
@@ -235,4 +234,4 @@ def test_a_gap_that_is_not_proved_says_why():
         gap = optimizer.gap(500)
         assert not gap.proved
         assert re.match(reason, gap.reason), gap.reason
-        assert re.match(f"by a search from many starts; not proved: {reason}", gap.scope)
+        assert re.match(f"over the points of a search from many starts; not proved: {reason}", gap.scope)
