@@ -234,4 +234,6 @@ def test_a_gap_that_is_not_proved_says_why():
         gap = optimizer.gap(500)
         assert not gap.proved
         assert re.match(reason, gap.reason), gap.reason
-        assert re.match(f"over the points of a search from many starts; not proved: {reason}", gap.scope)
+        assert re.match(
+            f"over the points of a search from many starts; not proved: {reason}", gap.scope
+        )

@@ -16,8 +16,8 @@ from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison
-from kbo.optimize.insight.confirmation.confirm import confirm
-from kbo.optimize.insight.confirmation.confirmation import Confirmation
+from kbo.optimize.insight.confirm import confirm
+from kbo.optimize.insight.confirmation import Confirmation
 from kbo.optimize.insight.front import Front, FrontPoint, Interval
 from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.infeasibility import Infeasible
