@@ -14,10 +14,9 @@ from gpytorch.kernels import MaternKernel
 import kbo
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, credible_set, good_values
-from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.expected_gain import decision, expected_gain, gains
 from kbo.optimize.insight.importance import _explained, importance, shapley_shares, walks
-from kbo.optimize.insight.optima import optima
+from kbo.optimize.insight.optima import DrawnObjective, optima
 from kbo.optimize.surrogates.functions import Data, Regression
 from kbo.report import summary
 from tests.dense import close, gram

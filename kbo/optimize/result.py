@@ -15,10 +15,10 @@ from kbo._base.terminal import confidence_level
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
-from kbo.optimize.insight.comparison import Comparison
+from kbo.optimize.insight.comparison import Comparison, Estimate
 from kbo.optimize.insight.confirm import confirm
 from kbo.optimize.insight.confirmation import Confirmation
-from kbo.optimize.insight.front import Front, FrontPoint, Interval
+from kbo.optimize.insight.front import Front, FrontPoint
 from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.infeasibility import Infeasible
 from kbo.optimize.insight.outlier import Outlier
@@ -133,7 +133,7 @@ class Result:
         return self.settled.insight.answers()
 
     @property
-    def hypervolume(self) -> Interval | None:
+    def hypervolume(self) -> Estimate | None:
         """The hypervolume of the front with its interval, nominally 90%; see ``Front``."""
         if self.front is None:
             return None

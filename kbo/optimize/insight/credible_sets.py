@@ -13,9 +13,7 @@ from torch import Tensor
 
 from kbo._base.terminal import significant
 from kbo.optimize.insight.comparison import Estimate
-from kbo.optimize.insight.drawn_objective import DrawnObjective
-from kbo.optimize.insight.importance import Importance
-from kbo.optimize.insight.optima import Optima
+from kbo.optimize.insight.optima import DrawnObjective, Optima
 from kbo.optimize.run.table import by_name
 from kbo.space import Choice, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
@@ -76,9 +74,11 @@ class Effect:
     Attributes:
         name: The name of the parameter.
         share: The expected share of the parameter in the variance of the objective over the space (Shapley effect),
-            with a 90% interval.
-        visible: Whether an effect is visible: see ``kbo.optimize.insight.importance.Importance``.
-        negligible: Whether the effect is known to be small.
+            with a 90% interval. The shares of all parameters add up to 1; all are 0 if the objective does not vary.
+        visible: Whether an effect is visible: the interval is above 2%, and the mean of the draws of the objective has
+            at least a fifth of their variance. Without noise the second condition is only that the values vary.
+        negligible: Whether the interval is below 10%. A parameter that is neither visible nor negligible has not been
+            tried enough.
         range: The values of the parameter that may be optimal: the smallest set that contains its value at the optimum
             with a probability of 90%, extended to the recommended value. The other parameters vary with the optimum.
             None if the parameter is not active in the recommended parameters, or in no optimum.
@@ -93,9 +93,9 @@ class Effect:
     share: Estimate
     visible: bool
     negligible: bool
-    range: CredibleSet | None
-    good: CredibleSet | None
-    edge: str
+    range: CredibleSet | None = None
+    good: CredibleSet | None = None
+    edge: str = ""
 
     def __str__(self) -> str:
         share = f"{self.share.value:.0%} of the variation [{self.share.lower:.0%}, {self.share.upper:.0%}]"
@@ -115,36 +115,20 @@ def open_choices(effects: Sequence[Effect]) -> list[str]:
     return names
 
 
-def effects(
-    objective: DrawnObjective,
-    optima: Optima,
-    shares: Sequence[Importance],
-    best: Params,
-    tolerance: float,
-) -> list[Effect]:
-    """Return the effects of the parameters, largest share first.
+def with_sets(
+    effect: Effect, objective: DrawnObjective, optima: Optima, best: Params, tolerance: float
+) -> Effect:
+    """Return the effect with range, good values and edge, if the parameter is active in the recommended parameters.
 
     Args:
+        effect: The share of the parameter.
         objective: Draws of the objective.
         optima: The optima of the draws.
-        shares: The importance of the parameters, largest share first.
         best: The recommended parameters.
         tolerance: The loss that does not matter.
     """
-    active = by_name(best)
-    parameter_effects = []
-    for entry in shares:
-        effect = Effect(entry.name, entry.share, entry.visible, entry.negligible, None, None, "")
-        if entry.name in active:
-            effect = _with_sets(effect, objective, optima, best, tolerance)
-        parameter_effects.append(effect)
-    return parameter_effects
-
-
-def _with_sets(
-    effect: Effect, objective: DrawnObjective, optima: Optima, best: Params, tolerance: float
-) -> Effect:
-    """Return the effect of an active parameter with range, good values and edge; arguments as for ``effects``."""
+    if effect.name not in by_name(best):
+        return effect
     space = objective.space
     parameter = space.parameters[effect.name]
     column = list(space.parameters).index(effect.name)

@@ -12,8 +12,7 @@ from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers, answers
-from kbo.optimize.insight.comparison import Comparison, comparison
-from kbo.optimize.insight.finalists import finalists
+from kbo.optimize.insight.comparison import Comparison, comparison, finalists
 from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
