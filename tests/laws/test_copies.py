@@ -39,7 +39,7 @@ from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import FunctionPaths
-from kbo.optimize import Estimate, Pruning
+from kbo.optimize import Pruning
 from kbo.regression import FixedPoints, Hypothetical, KernelRidge, NystromRidge, Posterior
 from tests.laws.confidences import BOUNDS, Setting
 from tests.laws.states import DICTIONARIES, STATES, matern, rbf, seeded, unit_square

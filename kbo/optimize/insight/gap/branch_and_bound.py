@@ -57,13 +57,12 @@ def kept_everywhere(
     surrogates: Sequence[ConstraintSurrogate],
     space: Space,
     evaluations: int,
-    counted: Callable[[int], object],
 ) -> bool:
     """Return True if it is proved that all points of the space keep all limits; arguments as for ``bound_maximum``."""
     for entry in surrogates:
         violation = CellBound(entry.surrogate.bounds, -entry.level, -1)
         score = BoundedScore([violation], space)
-        proof = bound_maximum(score, evaluations, until=0.0, counted=counted)
+        proof = bound_maximum(score, evaluations, until=0.0)
         if proof is None or proof.largest > 0:
             return False
     return True
@@ -140,7 +139,6 @@ def bound_maximum(
     goal: float = 0.0,
     until: float = math.inf,
     witnesses: Tensor | None = None,
-    counted: Callable[[int], object] = lambda n: None,
 ) -> Proof | None:
     """Return a proved upper bound of the largest score over the points of a space at which no slack is negative.
 
@@ -154,7 +152,6 @@ def bound_maximum(
         until: The search ends when the upper bound at a point reaches this: then the statement cannot be proved.
         witnesses: Points [m P] of the unit cube, in the space, at which the result is compared with the bounds of the
             method; some random points are added.
-        counted: Called after each step with the number of points that it examined.
 
     Returns:
         The bound; None where there is no proof: see ``obstacle``.
@@ -164,7 +161,7 @@ def bound_maximum(
     """
     if obstacle(problem.functions, problem.space):
         return None
-    proof = _branch_and_bound(problem, evaluations, lower, goal, until, counted)
+    proof = _branch_and_bound(problem, evaluations, lower, goal, until)
     if proof.found >= until:  # nothing is proved
         return proof
     points = _random_points(problem.space)
@@ -201,7 +198,6 @@ def _branch_and_bound(
     lower: float,
     goal: float,
     until: float,
-    counted: Callable[[int], object],
 ) -> Proof:
     """Return the proof, without its check, by best-first branch and bound; arguments as for ``bound_maximum``."""
     new = Cells.covering(problem.space)
@@ -214,7 +210,6 @@ def _branch_and_bound(
         largest_at_centre = _largest(at_centres)
         if largest_at_centre > best.found:
             best = best._replace(found=largest_at_centre, point=centres[int(at_centres.argmax())])
-        counted(len(new))
         n_examined += len(new)
         new = replace(new, bound=torch.minimum(new.bound, over_cells))
         cells = cells.joined(new)

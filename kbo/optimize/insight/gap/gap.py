@@ -90,7 +90,6 @@ class GapProblem:
         objection: The reason why the bounds have no guarantee; empty if they have one.
         evaluations: The largest number of points at which each proof computes bounds; 0 for no proof.
         goal: The proof ends when the gap is at most this.
-        counted: Called after each step of a proof with the number of points that it examined.
     """
 
     surrogates: Mapping[str, Surrogate]
@@ -99,7 +98,6 @@ class GapProblem:
     objection: str
     evaluations: int
     goal: float
-    counted: Callable[[int], object]
 
     @property
     def space(self) -> Space:
@@ -181,7 +179,6 @@ def _proved(problem: GapProblem, lead: Lead, slacks: Sequence[CellBound]) -> flo
         lower=lead.zero,
         goal=problem.goal,
         witnesses=lead.farthest.unsqueeze(0),
-        counted=problem.counted,
     )
     assert proof is not None  # there is no obstacle
     return lead.in_units(proof.largest)

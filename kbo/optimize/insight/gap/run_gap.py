@@ -15,7 +15,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kbo._base.terminal import Bar
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.insight.gap.branch_and_bound import kept_everywhere
@@ -38,9 +37,7 @@ from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 
-def run_gap(
-    quantities: Quantities, seed: int, evaluations: int, goal: float, progress: bool
-) -> Gap | None:
+def run_gap(quantities: Quantities, seed: int, evaluations: int, goal: float) -> Gap | None:
     """Return the optimality gap of a run; None without a bound, or without a recommendation that keeps all constraints.
 
     Args:
@@ -48,37 +45,23 @@ def run_gap(
         seed: The seed of the run.
         evaluations: The largest number of points at which a proof computes bounds, for each hypothesis; 0 for no proof.
         goal: The proof ends when the gap is at most this.
-        progress: Whether a bar shows how much of the proof is done.
     """
     best = quantities.recommended()
     surrogates = quantities.surrogates()
     if best is None or not surrogates:
         return None
     constraints = quantities.limits()
-    total = evaluations * _n_proofs(quantities)
-    with Bar(total=total, desc="proof of the gap", disable=not progress) as bar:
-        problem = GapProblem(
-            surrogates=surrogates,
-            constraints=constraints,
-            search=search_after_trials(quantities, seed),
-            objection=objection_to_bounds(surrogates, constraints, quantities.trials.finished),
-            evaluations=evaluations,
-            goal=goal,
-            counted=bar.update,
-        )
-        if quantities.objectives:
-            return _gap_of_front(quantities, problem)
-        return _gap_of_recommendation(quantities, problem, best)
-
-
-def _n_proofs(quantities: Quantities) -> int:
-    """Return the largest number of proofs: one for a front, otherwise one for each hypothesis and each safe limit."""
+    problem = GapProblem(
+        surrogates=surrogates,
+        constraints=constraints,
+        search=search_after_trials(quantities, seed),
+        objection=objection_to_bounds(surrogates, constraints, quantities.trials.finished),
+        evaluations=evaluations,
+        goal=goal,
+    )
     if quantities.objectives:
-        return 1
-    n = sum(len(surrogate.bounds) for surrogate in quantities.surrogates().values())
-    if quantities.safe_points is not None:
-        n += len(quantities.limits())
-    return n
+        return _gap_of_front(quantities, problem)
+    return _gap_of_recommendation(quantities, problem, best)
 
 
 def _gap_of_recommendation(quantities: Quantities, problem: GapProblem, best: Trial) -> Gap | None:
@@ -173,7 +156,7 @@ def gap_on_safe_set(
         return gap._replace(reason="other points may become certain to be safe")
     if not problem.evaluations:
         return gap._replace(reason=NOT_REQUESTED)
-    if not kept_everywhere(problem.constraints, space, problem.evaluations, problem.counted):
+    if not kept_everywhere(problem.constraints, space, problem.evaluations):
         return gap._replace(reason="it is not proved that every point of the space is safe")
     points = f"{WHOLE}, every point of which is certain to be safe"
     unlimited = replace(problem, constraints=[])
