@@ -34,6 +34,19 @@ from kbo.space import Params
 if TYPE_CHECKING:
     import pandas as pd
 
+_ELSEWHERE = {
+    "best_params": "params",
+    "best_trial": "settled.recommended()",
+    "best_trials": "front",
+    "best_value": "value",
+    "fun": "value",
+    "func_vals": "trials",
+    "trials_dataframe": "to_frame()",
+    "x": "params",
+    "x_iters": "trials",
+}
+"""Attributes of ``Result`` for those of results in Optuna, SciPy and scikit-optimize."""
+
 
 @dataclass(frozen=True, repr=False)
 class Result:
@@ -103,6 +116,15 @@ class Result:
 
     def __str__(self) -> str:
         return self.summary()
+
+    if not TYPE_CHECKING:  # so that type checkers know which attributes exist
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, and say what the attribute of another library's result is called here."""
+            message = f"a result has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                message += f": it is called result.{_ELSEWHERE[name]}"
+            raise AttributeError(message, name=name, obj=self)
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
