@@ -15,7 +15,7 @@ from kbo._base.terminal import confidence_level
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
-from kbo.optimize.insight.comparison import Comparison, Estimate
+from kbo.optimize.insight.comparison import TOLERATED, Comparison, Estimate
 from kbo.optimize.insight.confirm import confirm
 from kbo.optimize.insight.confirmation import Confirmation
 from kbo.optimize.insight.front import Front, FrontPoint
@@ -221,7 +221,12 @@ class Result:
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
         if tolerance is None:
-            tolerance = self._usual_tolerance()
+            if not self.assumptions:
+                raise InvalidInput(
+                    "pass tolerance=..., a difference that counts as none: there is no model that says how large the "
+                    "noise is."
+                )
+            tolerance = TOLERATED * self.assumptions["noise_std"]
         options = {
             "maximize": self.optimizer.maximize,
             "value_range": self.optimizer.value_range,
@@ -229,19 +234,6 @@ class Result:
         }
         confirmed = confirm(objective, candidates, budget, tolerance=tolerance, **options)
         return replace(confirmed, constraints=self.optimizer.constraints)
-
-    def _usual_tolerance(self) -> float:
-        """Return the default tolerance of ``confirm``, in units of the objective.
-
-        Raises:
-            InvalidInput: The noise level is not known.
-        """
-        if not self.assumptions:
-            raise InvalidInput(
-                "pass tolerance=..., a difference that counts as none: there is no model that says how large the noise "
-                "is."
-            )
-        return TOLERATED * self.assumptions["noise_std"]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.
@@ -291,13 +283,6 @@ def _summary() -> Any:
     """Return the module of the summary, loaded by name: reports import results, so results cannot import reports."""
     return import_module("kbo.report.summary")
 
-
-TOLERATED = 0.25
-"""Default tolerance of a confirmation, in standard deviations of the noise.
-
-It is smaller than the differences that the noise of a few values can show, and it does not depend on how bad the worst
-parameters are.
-"""
 
 PROOF = 20_000
 """Largest number of points for the proof of an optimality gap, or that no point keeps all limits."""

@@ -26,7 +26,14 @@ _MOST_COMPARED = 64
 """Number of trials with the best means that are compared with the recommended trial."""
 
 _LEAST_PROBABILITY = 1 - 0.95
-"""Least probability of a finalist to be better than the recommended trial."""
+"""Least probability of a finalist to be better than the recommended trial by more than counts as none."""
+
+TOLERATED = 0.25
+"""A difference up to this number of standard deviations of the noise counts as none in a confirmation.
+
+It is smaller than the differences that the noise of a few values can show, and it does not depend on how bad the worst
+parameters are.
+"""
 
 
 class Estimate(NamedTuple):
@@ -91,22 +98,24 @@ def comparison(
     return Comparison(*estimate(gain), float(probability))
 
 
-def finalists(quantities: Quantities, generator: torch.Generator) -> list[Trial]:
-    """Return the recommended trial, and then the trials that may be better, the most probable first.
+def finalists(
+    quantities: Quantities, surrogate: Surrogate | None, generator: torch.Generator
+) -> list[Trial]:
+    """Return the recommended trial, and then those that may be better by a difference that counts, likeliest first.
 
     If no trial may be better, the trial with the next best mean follows. While there is no bound, the trials with the
     next best values follow.
 
     Args:
         quantities: The quantities of a run with one objective.
+        surrogate: The surrogate of the objective for reports; None while there is no bound.
         generator: Source of randomness.
     """
     best = quantities.recommended()
     if best is None:
         return []
     within_limits = quantities.within_limits()
-    surrogate = quantities.report_surrogate()
-    if surrogate is None or quantities.bounded() is None:
+    if surrogate is None:
         best_last = sorted(within_limits, key=quantities.signed)
         return distinct(best_last, best)[:_MOST_FINALISTS]
     trials = distinct(within_limits, best)
@@ -121,17 +130,19 @@ def finalists(quantities: Quantities, generator: torch.Generator) -> list[Trial]
 
 
 def _rivals(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> list[int]:
-    """Return the rows of features [n D] that are better than row 0 with a probability of at least 5%, likeliest first.
+    """Return the rows of features [n D] that may be better than row 0, the most probable first.
 
-    Without a prior, these are the rows whose upper bound reaches the lower bound of row 0.
+    Their probability to be better by more than a quarter of the noise level is at least 5%. Without a prior, these are
+    the rows whose upper bound reaches the lower bound of row 0.
     """
     draws = surrogate.draws(features, N_DRAWS, generator)
+    lower, means, upper = surrogate.interval(features)
     if draws is None:
-        lower, _, upper = surrogate.interval(features)
         score = upper
         least = lower[0]
     else:
-        score = (draws > draws[:, :1]).double().mean(0)
+        tolerance = TOLERATED * surrogate.noise_std_at(float(means[0]))
+        score = (draws > draws[:, :1] + tolerance).double().mean(0)
         least = _LEAST_PROBABILITY
     rows = (score >= least).nonzero().flatten()
     order = score[rows].argsort(descending=True, stable=True)

@@ -15,8 +15,9 @@ from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.constraints.slacks import upper_slack
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum
 from kbo.optimize.insight.gap.cells import slack_bounds
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.space import Params, Space
+from kbo.space import Params
 
 
 @dataclass(frozen=True)
@@ -44,29 +45,23 @@ class Infeasible:
 
 
 @torch.no_grad()
-def certificate(
-    space: Space,
-    surrogates: Sequence[ConstraintSurrogate],
-    constraints: Sequence[Constraint],
-    tried: Tensor,
-    evaluations: int,
-) -> Infeasible | None:
+def certificate(quantities: Quantities, evaluations: int) -> Infeasible | None:
     """Return the certificate that no point keeps all limits; None if some point may, and if nothing is proved.
 
     Args:
-        space: The search space.
-        surrogates: The constraints with their surrogates.
-        constraints: The constraints.
-        tried: Points [n P] of the trials in the unit cube.
+        quantities: The quantities of the run.
         evaluations: The largest number of points at which a proof computes bounds; only used if the space has more than
             10 000 points or real parameters.
 
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
     """
+    space = quantities.space
+    surrogates = quantities.limits()
     if not surrogates or any(not entry.surrogate.guarantee() for entry in surrogates):
         return None
     bounds = limits(surrogates)
+    tried = quantities.units_of(quantities.trials.complete)
     if bool((upper_slack(bounds, space.features(tried)) >= 0).any()):
         return None
     points = space.points(MOST_POINTS)
@@ -91,7 +86,7 @@ def certificate(
         points=n_points,
         params=space.params(nearest),
         bounds=_best_values(surrogates, space.features(nearest.unsqueeze(0))),
-        constraints=tuple(constraints),
+        constraints=tuple(quantities.constraints),
         delta=sum(entry.surrogate.assumptions()["delta"] for entry in surrogates),
     )
 
