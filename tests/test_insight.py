@@ -189,15 +189,14 @@ def test_the_smallest_sets_of_values_have_the_recommended_one():
 
 def test_good_values_are_none_where_the_next_ones_are_not_known_to_be_good():
     grid = torch.linspace(0, 1, 65, dtype=torch.float64)
-    units = torch.cat([grid[32:33], grid])
-    feasible = torch.ones(len(units), dtype=torch.bool)
-    sharp = -(units - 0.5).square().unsqueeze(0)
-    assert good_values(UNIT, units, 1e4 * sharp, feasible, 0.5) is None
-    good = good_values(UNIT, units, sharp, feasible, 0.01)
+    feasible = torch.ones(len(grid), dtype=torch.bool)
+    loss = (grid - 0.5).square().unsqueeze(0)
+    assert good_values(UNIT, grid, 32, 1e4 * loss, feasible, 0.5) is None
+    good = good_values(UNIT, grid, 32, loss, feasible, 0.01)
     assert good.values == pytest.approx((0.4, 0.6), abs=1 / 64)
-    assert good_values(UNIT, units, 0 * sharp, feasible, 0.0).has_all
-    feasible[40:] = False
-    assert good_values(UNIT, units, sharp, feasible, 0.01).values[1] < 0.6
+    assert good_values(UNIT, grid, 32, 0 * loss, feasible, 0.0).has_all
+    feasible[39:] = False
+    assert good_values(UNIT, grid, 32, loss, feasible, 0.01).values[1] < 0.6
 
 
 # Finalists

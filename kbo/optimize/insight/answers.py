@@ -18,7 +18,6 @@ from kbo.optimize.insight.optima import DrawnObjective, optima
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.options import hardly_tried, only_failed
-from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -91,7 +90,10 @@ def answers(
         tolerance: The loss that does not matter; None for 5% of the difference to random parameters.
         with_effects: Whether the effects of the parameters are computed, which takes most of the time.
     """
-    functions = _draws(surrogate, generator)
+    try:
+        functions = surrogate.functions(N_DRAWS, generator)
+    except InvalidInput:  # the kernel has no random features
+        return None
     if functions is None:
         return None
     space = quantities.space
@@ -128,14 +130,6 @@ def answers(
         beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), gain),
         hardly_tried=unknown_options,
     )
-
-
-def _draws(surrogate: Surrogate, generator: torch.Generator) -> Functions | None:
-    """Return draws of the objective; None without a prior, or if its kernel has no random features."""
-    try:
-        return surrogate.functions(N_DRAWS, generator)
-    except InvalidInput:
-        return None
 
 
 def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial) -> Tensor:

@@ -25,7 +25,7 @@ from kbo._base.quasirandom import sobol
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.comparison import Estimate, varies
 from kbo.optimize.insight.credible_sets import Effect
-from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
+from kbo.optimize.surrogates.functions import DrawnFunctions
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -145,28 +145,21 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
 
 
 def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
-    """Return the values [s N] of draws at features [N D]; of the mean alone if the kernel has no random features."""
-    generator = torch.Generator().manual_seed(0)
-    try:
-        return _functions(surrogate, features, generator)(features)
-    except InvalidInput:
-        mean = surrogate.posterior.predict(features)[0]
-        return surrogate.transform.inverse(mean).unsqueeze(0)
+    """Return the values [s N] of draws at features [N D]; of the mean alone if the kernel has no random features.
 
-
-def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> Functions:
-    """Return draws of the objective: from the surrogate or, where it has none, half as many from its posterior.
-
-    Raises:
-        InvalidInput: The kernel has no random features.
+    Where the surrogate has no draws, they come from its posterior, half as many.
     """
-    functions = surrogate.functions(N_DRAWS, generator)
-    if functions is not None:
-        return functions
+    generator = torch.Generator().manual_seed(0)
     posterior = surrogate.posterior
-    return DrawnFunctions(
-        surrogate.transform, posterior, 0.0, N_DRAWS // 2, features[:1], generator
-    )
+    transform = surrogate.transform
+    try:
+        functions = surrogate.functions(N_DRAWS, generator)
+        if functions is None:
+            n = N_DRAWS // 2
+            functions = DrawnFunctions(transform, posterior, 0.0, n, features[:1], generator)
+        return functions(features)
+    except InvalidInput:
+        return transform.inverse(posterior.predict(features)[0]).unsqueeze(0)
 
 
 def _is_present(surrogate: Surrogate, values: Tensor) -> bool:

@@ -41,7 +41,25 @@ class Infeasible:
     delta: float
 
     def __str__(self) -> str:
-        return _text(self)
+        points = "no point"
+        if self.points is not None:
+            points = f"none of the {self.points} points"
+        return (
+            f"infeasible: {points} can keep all limits; the nearest one found has {' and '.join(self._broken())}; "
+            f"with probability at least {beside(1 - self.delta, 1.0)}, if the assumptions are right"
+        )
+
+    def _broken(self) -> list[str]:
+        """Return the quantities that break their limits at ``params``, with their best values, in words."""
+        broken = []
+        for constraint in self.constraints:
+            bound = self.bounds.get(constraint.name)
+            if bound is None or constraint.kept_by(bound):
+                continue
+            side = "at least" if constraint.sign < 0 else "at most"
+            shown = beside(bound, constraint.sign * constraint.limit)
+            broken.append(f"{constraint.name} {side} {shown} ({constraint})")
+        return broken
 
 
 @torch.no_grad()
@@ -97,29 +115,3 @@ def _best_values(surrogates: Sequence[ConstraintSurrogate], X: Tensor) -> dict[s
     for constraint, surrogate in surrogates:
         values[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])
     return values
-
-
-def _text(infeasible: Infeasible) -> str:
-    """Return the certificate in words."""
-    broken = []
-    for constraint in infeasible.constraints:
-        if constraint.name not in infeasible.bounds:
-            continue
-        bound = infeasible.bounds[constraint.name]
-        if constraint.kept_by(bound):
-            continue
-        shown = beside(bound, constraint.sign * constraint.limit)
-        if constraint.sign < 0:
-            broken.append(f"{constraint.name} at least {shown} ({constraint})")
-        else:
-            broken.append(f"{constraint.name} at most {shown} ({constraint})")
-    if infeasible.points is None:
-        points = "no point"
-        nearest = "the nearest one found"
-    else:
-        points = f"none of the {infeasible.points} points"
-        nearest = "the nearest one"
-    return (
-        f"infeasible: {points} can keep all limits; {nearest} has {' and '.join(broken)}; "
-        f"with probability at least {beside(1 - infeasible.delta, 1.0)}, if the assumptions are right"
-    )
