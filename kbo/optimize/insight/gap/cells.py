@@ -189,9 +189,9 @@ class CellBound:
             elif not bound.confidence.finite_on(posterior):
                 self.obstacle = "the bounds are not finite yet"
             else:
-                largest = bound.norm_bound * math.sqrt(kernel.constant)  # |g| <= B sqrt(k(x, x))
-                self._hypotheses.append(_Hypothesis(bound, bound.norm_bound, kernel, largest))
-                self.size = max(self.size, largest / unit)
+                hypothesis = _Hypothesis(bound, bound.norm_bound, kernel, kernel.constant)
+                self._hypotheses.append(hypothesis)
+                self.size = max(self.size, hypothesis.largest / unit)
 
     def __call__(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds [n] at the centres of cells, and the bounds [n] over the cells.
@@ -233,21 +233,24 @@ class _Hypothesis(NamedTuple):
         bound: Its bound.
         norm_bound: The norm bound B.
         kernel: The kernel k.
-        largest: The largest absolute value that the assumptions allow, ``B sqrt(k(x, x))``.
+        constant: The prior variance ``k(x, x)``, which is the same everywhere.
     """
 
     bound: Bound
     norm_bound: float
     kernel: DenseKernel
-    largest: float
+    constant: float
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value that the assumptions allow, ``B sqrt(k(x, x))``."""
+        return self.norm_bound * math.sqrt(self.constant)
 
     def change(self, differences: Tensor) -> Tensor:
         """Return the largest ``B |x - z|_k`` [n] for differences [n D] of the features, rounded up."""
-        constant = self.kernel.constant
-        assert constant is not None  # as of every monotone kernel
         k_xz = self.kernel(torch.zeros_like(differences[:1]), differences)[0]
-        squared = 2 * (constant - k_xz).clamp_min(0.0)
-        rounding = 16 * torch.finfo(torch.float64).eps * constant
+        squared = 2 * (self.constant - k_xz).clamp_min(0.0)
+        rounding = 16 * torch.finfo(torch.float64).eps * self.constant
         return self.norm_bound * (squared + rounding).sqrt().cpu()
 
 

@@ -33,7 +33,13 @@ def front_gap(problem: GapProblem, front: Tensor, extents: Tensor) -> Gap:
     """
     surrogates = problem.surrogates.values()
     with_bounds = limits(problem.constraints)
-    lower = _scaled([surrogate.interval(front)[0] for surrogate in surrogates], extents)
+
+    def bounds(features: Tensor, side: int) -> Tensor:
+        """Return lower bounds (side 0) or upper bounds (side 2) of the objectives [n m], in units of the extents."""
+        of_each = [surrogate.interval(features)[side] for surrogate in surrogates]
+        return (torch.stack(of_each, -1) / extents.to(of_each[0])).cpu()
+
+    lower = bounds(front, 0)
 
     def score(upper: Tensor) -> Tensor:
         """Return the lead [n] of points with upper bounds [n m] of the objectives, in units of the extents."""
@@ -41,8 +47,7 @@ def front_gap(problem: GapProblem, front: Tensor, extents: Tensor) -> Gap:
 
     def lead_at(features: Tensor) -> Tensor:
         """Return the lead [n] at features [n D]; below every lead where the bounds say that a limit is broken."""
-        bounds = [surrogate.interval(features)[2] for surrogate in surrogates]
-        lead = score(_scaled(bounds, extents))
+        lead = score(bounds(features, 2))
         if not with_bounds:
             return lead
         return feasible_first(lead, upper_slack(with_bounds, features).cpu())
@@ -62,8 +67,3 @@ def front_gap(problem: GapProblem, front: Tensor, extents: Tensor) -> Gap:
         score=score,
     )
     return largest_gap(problem, [lead])
-
-
-def _scaled(bounds: list[Tensor], extents: Tensor) -> Tensor:
-    """Return bounds [n m] of m objectives in units of their extents."""
-    return (torch.stack(bounds, -1) / extents.to(bounds[0])).cpu()

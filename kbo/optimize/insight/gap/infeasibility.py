@@ -56,7 +56,9 @@ class Infeasible:
             bound = self.bounds.get(constraint.name)
             if bound is None or constraint.kept_by(bound):
                 continue
-            side = "at least" if constraint.sign < 0 else "at most"
+            side = "at most"
+            if constraint.sign < 0:
+                side = "at least"
             shown = beside(bound, constraint.sign * constraint.limit)
             broken.append(f"{constraint.name} {side} {shown} ({constraint})")
         return broken
