@@ -283,12 +283,23 @@ def test_every_answer_prints_as_a_sentence_with_rounded_numbers():
     texts.append(str(Finalist("a", {"x": 0.123456789}, [1.123456789], -math.inf, math.inf)))
     texts.append(str(Outlier(3, 9.5123456, 1.123456, 2.123456, True)))
     for text in texts:
-        assert "=Interval" not in text
         assert not re.search(r"\w\(\w+=", text), text
         assert not re.search(r"\d\.\d{8}", text), text
     assert texts[-1] == (
         "trial 3 has 9.512, the other trials predict 1.1 to 2.2 (90%): probably a mistake"
     )
+
+
+def test_exact_values_on_a_front_have_no_probability():
+    for noise_std, n_intervals in ((0.0, 0), (0.1, 2)):
+        setting = kbo.Practical(noise_std=noise_std)
+        optimizer = kbo.Optimizer(LINE, objectives=["cost", "waste"], setting=setting)
+        for number in range(8):
+            x = number / 7
+            optimizer.tell({"x": x}, {"cost": x + 1, "waste": 1 - x * x})
+        result = result_of(optimizer, "", None)
+        balanced = summary.balanced(result, result.front, range(8))
+        assert balanced.count("(90%)") == n_intervals
 
 
 def test_a_gain_whose_upper_end_is_beyond_zero_is_told_unless_a_range_excludes_it():
