@@ -21,7 +21,7 @@ from torch import Tensor
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
 from kbo.regression.numerics import kernel_columns
-from kbo.regression.resolvent import Resolvent
+from kbo.regression.spectral_ridges import Resolvent
 
 
 def border_limit(n0: int) -> int:

@@ -29,10 +29,9 @@ from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
-from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, ResidualSums
 from kbo.regression.sketch.features import Features
-from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
+from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot, dtc_variance
 from kbo.regression.sketch.rows import Rows
 
 _FEW = 8

@@ -32,8 +32,7 @@ from kbo._base.linalg import cholesky
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.numerics import clamped
-from kbo.regression.posterior import Posterior, PosteriorAt
-from kbo.regression.provenance import Provenance
+from kbo.regression.posterior import Posterior, PosteriorAt, Provenance
 from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAt
 
