@@ -249,13 +249,13 @@ class GrowingCholesky(Stateful):
         """``L^-1 y``, [n], to read and to write."""
         return self._z.value
 
-    def append(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
+    def append(self, cross: Tensor, block: Tensor, noise: Tensor, y: Tensor) -> None:
         """Grow A to ``[[A, cross], [cross', block]]``.
 
         Args:
             cross: New columns against the old rows, [n r].
             block: New rows against themselves, [r r]; [1] for one row.
-            noise: New diagonal of N, [r], or a number for all.
+            noise: New diagonal of N, [r].
             y: New right-hand sides, [r].
 
         Raises:
@@ -265,8 +265,6 @@ class GrowingCholesky(Stateful):
         if r == 1:
             self._append_row(cross, block, noise, y)
             return
-        if not isinstance(noise, Tensor):
-            noise = y.new_full((r,), noise)
         start = 0
         while start < r:
             room = self._size - self._open_panel().n
@@ -288,16 +286,11 @@ class GrowingCholesky(Stateful):
         self.n += len(L)
         self.log_det += 2 * half_log_det
 
-    def _append_row(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
+    def _append_row(self, cross: Tensor, block: Tensor, noise: Tensor, y: Tensor) -> None:
         """Append one row, by plain numbers: ``l = L^-1 cross``, ``pivot^2 = block + noise - |l|^2``."""
         row = self._solve(cross)[:, 0]
-        if isinstance(noise, Tensor):
-            diagonal, explained, target, fitted, noise = read(
-                block, row @ row, y, row @ self.z, noise
-            )
-        else:
-            diagonal, explained, target, fitted = read(block, row @ row, y, row @ self.z)
-        square = diagonal + noise - explained
+        diagonal, explained, target, fitted, ridge = read(block, row @ row, y, row @ self.z, noise)
+        square = diagonal + ridge - explained
         if not 0 < square < math.inf:
             raise _not_positive_definite(row, self.n + 1)
         pivot = math.sqrt(square)
@@ -305,7 +298,7 @@ class GrowingCholesky(Stateful):
         self._z.grow(1)
         self.z[-1] = (target - fitted) / pivot
         self.n += 1
-        self.log_det += math.log(square / noise)
+        self.log_det += math.log(square / ridge)
 
     def _open_panel(self) -> _Panel:
         """Return the last panel, or a new one if it is full."""

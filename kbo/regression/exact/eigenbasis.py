@@ -108,8 +108,6 @@ class Eigenbasis(Resolvent):
 
     def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
         """Return rows [r q] times the square roots of their counts; the first is row ``start``."""
-        if self.data.uniform:
-            return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:

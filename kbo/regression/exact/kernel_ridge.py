@@ -191,7 +191,7 @@ class KernelRidge(Posterior):
         for start, stop in data.blocks_after(factor.n):
             new = data.X[start:stop]
             block = k.diagonal(new) if len(new) == 1 else k(new, new)
-            noise = ridge if data.uniform else ridge / data.counts[start:stop]
+            noise = ridge / data.counts[start:stop]
             try:
                 factor.append(k(data.X[:start], new), block, noise, data.y[start:stop])
             except NotPositiveDefinite:
@@ -260,8 +260,6 @@ class ExactAt(LowRankPosteriorAt):
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         self.state.check(X)
         size = max(1, block_of(_BLOCK, X.device) // self.data.rows)
-        if X.ndim == 2:
-            return in_chunks(self._mean_and_variance, X, size)
         mean, variance = in_chunks(self._mean_and_variance, X.reshape(-1, X.shape[-1]), size)
         return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
 

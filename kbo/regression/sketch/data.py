@@ -189,7 +189,7 @@ class Sketch(Stateful):
         self.repeats = (self.repeats[0] + n_repeats, self.repeats[1] + n_equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
             self.rows.merge()  # otherwise the memory of the order would grow with the repeats
-            self.error_norm.restart(merged=self.rows.n)
+            self.error_norm.restart()
             self.residual_sums.restart()
         self.kernel_error = max(self.kernel_error, self.k.error(new.X))
         self.n += len(new.X)
