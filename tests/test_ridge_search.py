@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kbo.confidence.mixture.ridge_search import (
+from kbo.confidence.ridge_search import (
     bracket_by_walk,
     brackets_on_grid,
     minimise,

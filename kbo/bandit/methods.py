@@ -22,7 +22,7 @@ from kbo import confidence as bounds
 from kbo._base import checks
 from kbo.bandit.method import Method, Rule, ThompsonSampling, UniformChoice, UpperBound
 from kbo.confidence import Confidence
-from kbo.confidence.mixture.radius import Scale, checked_scale, mixture_ridges
+from kbo.confidence.confidence_set import Scale, checked_scale, mixture_ridges
 from kbo.errors import InvalidInput
 from kbo.regression import (
     MOST_ANCHORS,

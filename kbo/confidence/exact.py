@@ -25,8 +25,8 @@ from torch import Tensor
 
 from kbo._base.devices import on_host
 from kbo._base.linalg import safe_sqrt
-from kbo.confidence.mixture.confidence_set import ConfidenceSet, h
-from kbo.confidence.mixture.ridge_search import (
+from kbo.confidence.confidence_set import ConfidenceSet, h
+from kbo.confidence.ridge_search import (
     Bracket,
     bracket_by_walk,
     brackets_on_grid,
