@@ -13,8 +13,8 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.bandit.method import Method
-from kbo.confidence.mixture.radius import Scale, checked_scale
-from kbo.confidence.unexplained import ENERGY
+from kbo.confidence.confidence_set import Scale, checked_scale
+from kbo.confidence.least_norm import ENERGY
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.assumptions.fingerprint import fingerprint

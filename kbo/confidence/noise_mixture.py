@@ -20,7 +20,7 @@ import torch
 
 from kbo._base import checks
 from kbo.confidence.energy import averaged, crossing
-from kbo.confidence.noise.level import NoiseLevel
+from kbo.confidence.noise_level import NoiseLevel
 from kbo.regression import Posterior
 
 _N_RIDGES = 12

@@ -1,9 +1,9 @@
 """The martingale-mixture bounds AMM, DMM and CMM: Flynn & Reeb (2024), arXiv:2403.12732.
 
 On paper, with s = noise_std^2, a0 = s / scale                     | in code
-``R^2 = quad(a0) + s log_det(a0) + 2 s ln(1/delta)`` (eq. 8)       | ``radius.radius_of``
+``R^2 = quad(a0) + s log_det(a0) + 2 s ln(1/delta)`` (eq. 8)       | ``radius_of``
 ``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}`` (Lemma 4.2)         | ``ConfidenceSet``
-``h(a; x) >= f(x)`` for all f in F and every a (Cor. 4.3, eq. 13)  | ``confidence_set.h``
+``h(a; x) >= f(x)`` for all f in F and every a (Cor. 4.3, eq. 13)  | ``h``
 AMM: h at one a; DMM: the least h of a grid                        | ``MartingaleMixture``
 CMM: the least h of all a, the maximum over F (Thm 4.4, Thm 4.5)   | ``ExactBound``
 F is empty if B is below the least norm that fits                  | ``norm_lower_bound``
@@ -24,23 +24,21 @@ from kbo._base import checks
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import rounding
 from kbo.confidence.base import checked_candidates, checked_state
-from kbo.confidence.mixture.confidence_set import (
+from kbo.confidence.confidence_set import (
     ConfidenceSet,
-    confidence_set,
-    h,
-    widened_squared_radius,
-)
-from kbo.confidence.mixture.exact import ExactBound
-from kbo.confidence.mixture.least_norm import TOO_LARGE, norm_lower_bound, refuted
-from kbo.confidence.mixture.radius import (
     Scale,
     checked_scale,
+    confidence_set,
     fits_at,
+    h,
     mixture_ridges,
     radius_of,
+    widened_squared_radius,
 )
-from kbo.confidence.mixture.ridge_search import dmm_ridges, ridge_range, search_grid
-from kbo.confidence.mixture.sub_gaussian import SubGaussian
+from kbo.confidence.exact import ExactBound
+from kbo.confidence.least_norm import TOO_LARGE, norm_lower_bound, refuted
+from kbo.confidence.ridge_search import dmm_ridges, ridge_range, search_grid
+from kbo.confidence.self_normalized import SubGaussian
 from kbo.errors import InvalidInput
 from kbo.regression import AllRidges, Posterior
 from kbo.regression.numerics import as_ridges

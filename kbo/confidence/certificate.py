@@ -28,9 +28,9 @@ from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.lazy import Lazy
 from kbo.confidence.base import checked_state
-from kbo.confidence.mixture.bound import MartingaleMixture
-from kbo.confidence.mixture.confidence_set import ConfidenceSet
-from kbo.confidence.mixture.ridge_search import ridge_range
+from kbo.confidence.confidence_set import ConfidenceSet
+from kbo.confidence.mixture import MartingaleMixture
+from kbo.confidence.ridge_search import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import LeastSquares, Posterior
 

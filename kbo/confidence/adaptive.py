@@ -1,21 +1,140 @@
-"""Confidence bounds for noise of unknown level, on an ``AdaptiveRidge`` that follows noise bounds."""
+"""Bounds whose norm bound or noise level is not given, but follows the data.
+
+* ``UnknownNorm``: mixture bounds for an unknown norm, without a guarantee
+* ``AdaptiveSelfNormalized``, ``AdaptiveMixture``: for noise of unknown level, on an
+  ``AdaptiveRidge`` that follows bounds of the level
+"""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kbo.confidence.base import Confidence, WidthConfidence
-from kbo.confidence.delegated import Delegated
-from kbo.confidence.mixture.bound import MartingaleMixture
-from kbo.confidence.noise.level import NoiseLevel
-from kbo.confidence.noise.mixture import MixtureNoiseBounds
-from kbo.confidence.noise.residuals import NoiseBounds
+from kbo._base import checks
+from kbo.confidence.base import Confidence, WidthConfidence, checked_state
+from kbo.confidence.confidence_set import Scale
+from kbo.confidence.least_norm import norm_lower_bound
+from kbo.confidence.mixture import MartingaleMixture
+from kbo.confidence.noise_level import NoiseLevel
+from kbo.confidence.noise_mixture import MixtureNoiseBounds
+from kbo.confidence.noise_residuals import NoiseBounds
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
+
+
+class Delegated(Confidence):
+    """The bounds of the confidence that ``choose`` returns; it is called once after every change.
+
+    Used for an unknown norm (``UnknownNorm``) or an unknown noise level (``AdaptiveMixture``).
+    """
+
+    _chosen: tuple[int, Confidence] | None = None  # version of the posterior, its confidence
+
+    @abstractmethod
+    def choose(self, state: Posterior) -> Confidence:
+        """Return the confidence to use on ``state``."""
+
+    def current(self, state: Posterior) -> Any:
+        """Return the chosen confidence, the same object until the data change."""
+        version = checked_state(state).version
+        if self._chosen is None or self._chosen[0] != version:
+            self._chosen = (version, self.choose(state))
+        return self._chosen[1]
+
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self.current(state).interval(state, X)
+
+    def upper(self, state: Posterior, X: Tensor) -> Tensor:
+        return self.current(state).upper(state, X)
+
+    def lower(self, state: Posterior, X: Tensor) -> Tensor:
+        return self.current(state).lower(state, X)
+
+    def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self.current(state).quick_interval(state, X)
+
+    def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
+        return self.current(state).argmax_upper(state, X)
+
+    def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
+        return self.current(state).argmax_lower(state, X)
+
+    def underlying_bounds(self) -> list[Confidence]:
+        """Return an empty list, because the chosen confidence needs no statement of its own."""
+        return []
+
+
+PRACTICAL_MULTIPLE = 1.25
+"""Multiple of ``norm_lower_bound`` that serves as a norm bound in practice, by measurement."""
+
+_ABOVE = 1 + 1e-6
+"""Multiple of ``B_low``, where F is a single function, that exceeds it by more than rounding."""
+
+
+class UnknownNorm(Delegated):
+    """Mixture bounds for functions of unknown norm, which is estimated; without a guarantee.
+
+    The norm bound follows ``B_low``, a lower confidence bound of the norm. Data can refute a norm
+    bound but never prove one, so there is no guarantee. But the data never refute the present norm
+    bound; and with probability 1 - delta the interval holds at all times when
+    ``norm_bound_on(state)`` is at least the norm. This norm bound depends only on the data, and may
+    fall again, because ``B_low`` is not monotone.
+
+    * ``multiple=None`` doubles ``guess`` until the data do not refute it. All values are ``guess``
+      times a power of two, and all hold on one event, so no union over them is needed.
+    * ``multiple=m`` takes m times ``B_low``, but at least ``guess``: tighter, and in practice often
+      right.
+
+    Args:
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        delta: Probability that ``B_low`` fails at any time.
+        kind: The kind of the mixture: "amm", "dmm" or "cmm".
+        scale: Covariance scale of the mixture, or several.
+        guess: The least norm bound, in units of the targets over sqrt(kernel); by default
+            ``noise_std``.
+        multiple: The multiple m of ``B_low``, at least 1; None to double ``guess``.
+
+    Raises:
+        InvalidInput: A number out of its range, or an unknown kind.
+    """
+
+    covers: frozenset[str] = MartingaleMixture.covers  # only the norm is unknown
+
+    def __init__(
+        self,
+        noise_std: float,
+        delta: float,
+        kind: str = "cmm",
+        scale: Scale = 1.0,
+        guess: float | None = None,
+        multiple: float | None = None,
+    ) -> None:
+        self.noise_std: float = checks.positive("noise_std", noise_std)
+        if guess is None:
+            guess = self.noise_std
+        self.guess: float = checks.positive("guess", guess)
+        mixture = MartingaleMixture(noise_std, self.guess, delta, kind, scale)  # checks the numbers
+        self.delta: float = mixture.delta
+        self.kind: str = mixture.kind
+        self.scale: Scale = mixture.scale
+        self.multiple: float | None = checks.maybe(checks.at_least, "multiple", multiple, 1.0)
+
+    def norm_bound_on(self, state: Posterior) -> float:
+        """Return the estimated norm bound, in units of the targets over sqrt(kernel)."""
+        B_low = norm_lower_bound(state, self.noise_std, self.delta, self.scale, rounded_down=False)
+        if self.multiple is not None:
+            return max(self.guess, self.multiple * B_low, _ABOVE * B_low)
+        doublings = math.ceil(math.log2(max(_ABOVE * B_low / self.guess, 1.0)))
+        return self.guess * 2.0**doublings
+
+    def choose(self, state: Posterior) -> MartingaleMixture:
+        """Return the mixture with the norm bound ``norm_bound_on(state)``."""
+        norm_bound = self.norm_bound_on(state)
+        return MartingaleMixture(self.noise_std, norm_bound, self.delta, self.kind, self.scale)
 
 
 class _Adaptive(Confidence):

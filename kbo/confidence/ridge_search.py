@@ -124,78 +124,44 @@ def minimise_one(
     return b, fb
 
 
-def minimise(
-    select: Callable[[Tensor], Callable[[Tensor], Tensor]], bracket: Bracket[Tensor]
-) -> tuple[Tensor, Tensor]:
+def minimise(f: Callable[[Tensor], Tensor], bracket: Bracket[Tensor]) -> tuple[Tensor, Tensor]:
     """Minimise B functions, each within its bracket, as ``minimise_one`` does.
 
     The search of a function ends at minus infinity; NaN never counts as lowest.
 
     Args:
-        select: Returns the functions with the given numbers [b], as one map from arguments [b] to
-            values [b].
+        f: The functions, as one map from arguments [B] to values [B].
         bracket: Arguments and values between which the minima lie, [B] each.
 
     Returns:
         Arguments [B] and values [B].
     """
-    step_before = bracket.c - bracket.a
-    step = step_before
-    minima = torch.stack([bracket.b, bracket.fb])  # arguments and values, [2 B]
-    rows = torch.arange(len(step), device=step.device)  # of the functions that are not finished
-    is_active = torch.ones_like(rows, dtype=torch.bool)
-    f = select(rows)
+    a, b, c, fa, fb, fc = bracket
+    step_before = c - a
+    step = c - a
+    is_active = torch.ones_like(b, dtype=torch.bool)
     for count in range(_MOST_STEPS):
+        bracket = Bracket(a, b, c, fa, fb, fc)
         move, is_finished = _brent(bracket, step_before, _TOLERANCE, torch.where)
         is_active = is_active & ~is_finished
-        if count % _TEST_EVERY == 0:
-            minima[:, rows] = torch.stack([bracket.b, bracket.fb])
-            active = is_active.nonzero().squeeze(-1)
-            if not len(active):
-                break
-            if len(active) < len(rows):
-                rows = rows[active]
-                f = select(rows)
-                is_active = is_active[active]
-                *numbers, step, move = torch.stack([*bracket, step, move])[:, active]
-                bracket = Bracket(*numbers)
+        if count % _TEST_EVERY == 0 and not bool(is_active.any()):
+            break
         step_before = step
         step = move.abs()
-        bracket = _narrowed(bracket, move, f, is_active)
-    minima[:, rows] = torch.stack([bracket.b, bracket.fb])
-    return minima[0], minima[1]
-
-
-def _narrowed(
-    bracket: Bracket[Tensor],
-    move: Tensor,
-    f: Callable[[Tensor], Tensor],
-    is_active: Tensor,
-) -> Bracket[Tensor]:
-    """Return the brackets [b] after a step from b; the higher of the two points is the new end.
-
-    Args:
-        bracket: Arguments and values, [b] each.
-        move: The steps [b].
-        f: The functions.
-        is_active: Whether the search of each function goes on, [b]; other brackets stay.
-    """
-    a, b, c, fa, fb, fc = bracket
-    u = torch.where(is_active, b + move, b)
-    fu = f(u)
-    is_lower = is_active & (fu < fb)
-    end = torch.where(is_lower, b, u)
-    f_end = torch.where(is_lower, fb, fu)
-    is_new_a = is_active & ((move > 0) == is_lower)
-    is_new_c = is_active & ((move > 0) != is_lower)
-    return Bracket(
-        torch.where(is_new_a, end, a),
-        torch.where(is_lower, u, b),
-        torch.where(is_new_c, end, c),
-        torch.where(is_new_a, f_end, fa),
-        torch.where(is_lower, fu, fb),
-        torch.where(is_new_c, f_end, fc),
-    )
+        u = torch.where(is_active, b + move, b)
+        fu = f(u)
+        is_lower = is_active & (fu < fb)
+        end = torch.where(is_lower, b, u)  # the higher of the two points
+        f_end = torch.where(is_lower, fb, fu)
+        is_new_a = is_active & ((move > 0) == is_lower)
+        is_new_c = is_active & ((move > 0) != is_lower)
+        a = torch.where(is_new_a, end, a)
+        fa = torch.where(is_new_a, f_end, fa)
+        c = torch.where(is_new_c, end, c)
+        fc = torch.where(is_new_c, f_end, fc)
+        b = torch.where(is_lower, u, b)
+        fb = torch.where(is_lower, fu, fb)
+    return b, fb
 
 
 def _brent(

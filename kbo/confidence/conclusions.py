@@ -1,13 +1,15 @@
-"""Limits on unknown functions: the points that certainly keep a limit, and those that possibly do.
+"""What bounds of any kind prove: an optimality gap over candidates, and the points that keep a limit.
 
-If the bounds of a function hold, a point with ``certain(X) >= 0`` keeps the limit, and a point with
-``possible(X) < 0`` breaks it. So the sets ``certain(X) >= 0`` and ``possible(X) >= 0`` enclose the
-feasible set (Sui et al. 2015, eq. 6; Xu et al. 2023, Sec. 3).
+If the bounds hold, the recommended point of ``candidate_gap`` is worse than the best candidate by at
+most the gap. Of a ``Limit``, a point with ``certain(X) >= 0`` keeps it, and a point with ``possible(X)
+< 0`` breaks it. So the sets ``certain(X) >= 0`` and ``possible(X) >= 0`` enclose the feasible set (Sui
+et al. 2015, eq. 6; Xu et al. 2023, Sec. 3).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -15,6 +17,45 @@ from kbo._base import checks
 from kbo.confidence.base import Confidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
+
+
+class CandidateGap(NamedTuple):
+    """The recommended row of a finite set, and a bound of how much better another row can be.
+
+    Attributes:
+        recommended: The row with the largest lower bound, or nearly; see ``candidate_gap``.
+        lower: The lower bound of the recommended row.
+        upper: The largest upper bound of all rows, an upper bound of the maximum.
+    """
+
+    recommended: int
+    lower: float
+    upper: float
+
+    @property
+    def value(self) -> float:
+        """Upper bound of the simple regret of the recommended row, in units of the targets."""
+        return self.upper - self.lower
+
+
+def candidate_gap(confidence: Confidence, state: Posterior, X: Tensor) -> CandidateGap:
+    """Return the row of X [A d] to recommend, and a bound of how much better another row can be.
+
+    The row has the largest lower bound. For ``MartingaleMixture`` of kind "cmm" it has nearly the
+    largest, because the exact bound is computed for a few rows only. The gap is valid in both
+    cases.
+
+    With the probability of ``confidence.guarantee``, for all rounds at once, the simple regret of
+    the recommended row is at most the gap. So a run may stop as soon as the gap is small.
+
+    Raises:
+        InvalidInput: X has no rows.
+        RefutedAssumptions: No function satisfies the assumptions and fits the data.
+    """
+    checks.instance("confidence", confidence, Confidence)
+    recommended, lower = confidence.argmax_lower(state, X)
+    _, upper = confidence.argmax_upper(state, X)
+    return CandidateGap(recommended, lower, upper)
 
 
 @dataclass(frozen=True)

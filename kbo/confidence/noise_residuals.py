@@ -21,7 +21,7 @@ import math
 from typing import NamedTuple
 
 from kbo.confidence.energy import stitched
-from kbo.confidence.noise.level import NoiseLevel
+from kbo.confidence.noise_level import NoiseLevel
 from kbo.regression import Posterior
 
 

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from kbo._base.devices import on_host
 from kbo._base.linalg import safe_sqrt
-from kbo.confidence.mixture.confidence_set import ConfidenceSet, h
-from kbo.confidence.mixture.ridge_search import (
+from kbo.confidence.confidence_set import ConfidenceSet, h
+from kbo.confidence.ridge_search import (
     Bracket,
     bracket_by_walk,
     brackets_on_grid,
@@ -178,17 +178,10 @@ class ExactBound:
 
         return h_at
 
-    def _h_on_device(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return h of points [b] as a function of their log ridges [b]."""
-        posterior = self.posterior
-        if len(rows) < self.at_start.shape[1]:
-            posterior = posterior.select(rows)
-
-        def h_at(t: Tensor) -> Tensor:
-            ridges = t.exp()
-            return self._h_or_minus_infinity(posterior.at(ridges), ridges)
-
-        return h_at
+    def _h_on_device(self, log_ridges: Tensor) -> Tensor:
+        """Return h of all points at their log ridges, [G] each."""
+        ridges = log_ridges.exp()
+        return self._h_or_minus_infinity(self.posterior.at(ridges), ridges)
 
     def _h_at(self, rows: np.ndarray, ridge: float) -> np.ndarray:
         """Return h of points [b] at one ridge."""
