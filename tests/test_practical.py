@@ -18,17 +18,16 @@ from kbo.optimize.result import result_of
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.settings import practical
-from kbo.optimize.strategies import RandomPoint, upper_bound_point
-from kbo.optimize.strategies.trust_region import GROWTH, SHRINKAGE, START, trust_radius
-from kbo.optimize.surrogates import practical_surrogate
+from kbo.optimize.strategies import RandomPoint, upper_bounds
+from kbo.optimize.strategies.without_noise import FIRST_RADIUS, GROWTH, SHRINKAGE, trust_radius
+from kbo.optimize.surrogates import practical_posterior
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
-from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation, SearchProblem
 from kbo.optimize.surrogates.fitting import Loss, fit
-from kbo.optimize.surrogates.inducing_points import FocusedDictionary
 from kbo.optimize.surrogates.model import fit_objective, fit_values
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, least_skewed, linear
+from kbo.optimize.surrogates.practical_posterior import FocusedDictionary
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
-from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.regression import KernelRidge, NystromRidge
 from kbo.report.record import Record
 from kbo.space import Space
@@ -271,7 +270,7 @@ def test_a_search_starts_at_the_best_trials(monkeypatch):
         return search.subspace.sample(search.generator)
 
     starts = []
-    monkeypatch.setattr(upper_bound_point, "argmax_upper", recording)
+    monkeypatch.setattr(upper_bounds, "argmax_upper", recording)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=NOISY)
     for i, x in enumerate(uniform(14).tolist()):
         optimizer.tell([x], None if i == 3 else i % 4)
@@ -289,7 +288,7 @@ def test_trials_of_a_batch_have_different_widths(monkeypatch):
         return search.subspace.sample(search.generator)
 
     optimizer = run(7, setting=NOISY)
-    monkeypatch.setattr(upper_bound_point, "argmax_upper", anywhere)
+    monkeypatch.setattr(upper_bounds, "argmax_upper", anywhere)
     optimizer.ask(8)
     assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
@@ -300,13 +299,15 @@ def test_the_box_grows_after_a_better_observation_in_it_and_shrinks_after_a_wors
         return trust_radius(values)
 
     values = []
-    assert observe(0.5, 0.0) == START
-    assert observe(0.6, 1.0) == pytest.approx(GROWTH * START)
-    assert observe(0.5, 0.5) == pytest.approx(GROWTH * SHRINKAGE * START)
-    assert observe(0.0, 0.9) == pytest.approx(GROWTH * SHRINKAGE * START), "outside and worse"
+    assert observe(0.5, 0.0) == FIRST_RADIUS
+    assert observe(0.6, 1.0) == pytest.approx(GROWTH * FIRST_RADIUS)
+    assert observe(0.5, 0.5) == pytest.approx(GROWTH * SHRINKAGE * FIRST_RADIUS)
+    assert observe(0.0, 0.9) == pytest.approx(GROWTH * SHRINKAGE * FIRST_RADIUS), (
+        "outside and worse"
+    )
     for _ in range(3):
         observe(0.6, 0.0)
-    assert observe(0.0, 2.0) == START, "outside and better: the first size again"
+    assert observe(0.0, 2.0) == FIRST_RADIUS, "outside and better: the first size again"
 
 
 def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
@@ -330,7 +331,7 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
 def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
     assert isinstance(run(6).insight.surrogate().posterior.state, KernelRidge)
     for name, value in {"MOST_EXACT": 10, "MOST_POINTS": 9, "N_DRAWN": 6}.items():
-        monkeypatch.setattr(practical_surrogate, name, value)
+        monkeypatch.setattr(practical_posterior, name, value)
     optimizer = run(18)
     posterior = optimizer.insight.surrogate().posterior.state
     assert isinstance(posterior, NystromRidge)

@@ -11,10 +11,12 @@ from torch import Tensor
 from kbo.confidence import Confidence
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
-from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
+from kbo.optimize.strategies.upper_bounds import (
+    FeasibleUpperBound,
+    HypervolumeUpperBound,
+    UpperBoundPoint,
+)
 from kbo.space import Params
 from kbo.space.parameters import Parameter
 

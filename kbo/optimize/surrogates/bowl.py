@@ -62,3 +62,20 @@ class Bowl:
 
 PLAIN = Bowl()
 """The bowl of a space without conditions."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The prior mean ``-h q(x)`` of targets at points of the unit cube.
+
+    Args:
+        height: The height h of the bowl.
+        bowl: The bowl q.
+    """
+
+    height: float
+    bowl: Bowl
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the prior mean [...] at points X [... D]."""
+        return -self.height * self.bowl(X)

@@ -60,23 +60,6 @@ class Fitted:
         return variance / (variance * ratios + self.transform.errors(y, errors).square())
 
 
-@dataclass(frozen=True)
-class Trend:
-    """The prior mean ``-h q(x)`` of targets at points of the unit cube.
-
-    Args:
-        height: The height h of the bowl.
-        bowl: The bowl q.
-    """
-
-    height: float
-    bowl: Bowl
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """Return the prior mean [...] at points X [... D]."""
-        return -self.height * self.bowl(X)
-
-
 def fit_values(
     X: Tensor,
     y: Tensor,

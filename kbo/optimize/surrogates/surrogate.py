@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,12 +17,35 @@ from kbo._base.isolation import isolated
 from kbo.confidence import Confidence
 from kbo.confidence.base import not_nan
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.bound import Bound
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
-from kbo.regression import Posterior
+from kbo.regression import Hypothetical, Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A confidence and the posterior that it is about, which bound a function at any features.
+
+    Attributes:
+        confidence: The confidence.
+        posterior: The posterior.
+        norm_bound: The norm bound that the confidence assumes; None if it assumes none.
+    """
+
+    confidence: Confidence
+    posterior: Posterior
+    norm_bound: float | None = None
+
+    def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
+        """Return the bound after hypothetical observations. It is only for the search, and never reported.
+
+        Args:
+            X: Features [p D] of the observations.
+            targets: Targets [p] of the observations, in units of the posterior; by default the posterior means.
+        """
+        return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
 
 class Surrogate(ABC):
