@@ -18,11 +18,11 @@ from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.first_trials import InitialDesign, RandomPoint, Repetition
-from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.strategy import Alternate, Strategy, checked_strategies
 from kbo.optimize.strategies.upper_bounds import (
     FeasibleUpperBound,
     HypervolumeUpperBound,
+    NewParameter,
     ThompsonPoint,
     UpperBoundPoint,
 )
