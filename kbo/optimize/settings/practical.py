@@ -27,7 +27,6 @@ from kbo.optimize.strategies.upper_bounds import (
     UpperBoundPoint,
 )
 from kbo.optimize.strategies.without_noise import ExpectedImprovement, TrustRegion, trust_radius
-from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.evaluation import (
     Evaluation,
     SearchProblem,
@@ -36,9 +35,10 @@ from kbo.optimize.surrogates.evaluation import (
     prediction_errors,
 )
 from kbo.optimize.surrogates.fitting import unit_kernel
-from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective
+from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_values
 from kbo.optimize.surrogates.practical_posterior import PracticalArguments, empty_posterior
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
+from kbo.optimize.surrogates.process import Bowl
 from kbo.optimize.surrogates.schedule import Schedule, cut
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
@@ -256,7 +256,7 @@ class Practical(Setting):
             ratios: Noise variances [n] relative to that of ``noise_std``, which differ where values have error bars.
         """
         bowl = Bowl.of(space)
-        return fit_objective(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
+        return fit_values(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
 
     def _schedule_before(self, values: Sequence[Evaluation], space: Space) -> Schedule | None:
         """Return the schedule before the first fit; None while there are too few values."""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from kbo.bandit import methods
 from kbo.bandit.method import Method
-from kbo.optimize.surrogates.bowl import Trend
 from kbo.optimize.surrogates.evaluation import SearchProblem
 from kbo.optimize.surrogates.model import Fitted
+from kbo.optimize.surrogates.process import Trend
 from kbo.regression import GreedyDictionary, KernelRidge, NystromRidge, Posterior, PriorMean
 from kbo.regression.sketch.dictionary import Observed, pivots
 

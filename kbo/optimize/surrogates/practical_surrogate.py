@@ -23,10 +23,9 @@ from kbo.optimize.surrogates.evaluation import (
     noise_ratios,
     prediction_errors,
 )
-from kbo.optimize.surrogates.fitting import MOST
 from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
 from kbo.optimize.surrogates.guarantee import Guarantee
-from kbo.optimize.surrogates.model import Fitted
+from kbo.optimize.surrogates.model import MOST, Fitted
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.practical_posterior import PracticalArguments, method_of
 from kbo.optimize.surrogates.predictive import Predictive
