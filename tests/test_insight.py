@@ -87,7 +87,7 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
     functions = surrogate.functions(6000, generator())
     Z = torch.rand(5, 2, generator=generator(1), dtype=torch.float64)
     values = functions.targets(Z)
-    mean, std = moments(surrogate._predictive, Z)
+    mean, std = moments(surrogate.predictive, Z)
     torch.testing.assert_close(values.mean(0), mean, rtol=0, atol=0.03)
     torch.testing.assert_close(values.std(0), std, rtol=0.12, atol=0)
     of_each = functions.targets(Z.expand(functions.count, -1, -1))
@@ -100,7 +100,7 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
 @pytest.fixture(scope="module")
 def spread(surrogate):
     """A predictive distribution whose kernels differ much, with deviations that count twice."""
-    predictive = copy.copy(surrogate._predictive)
+    predictive = copy.copy(surrogate.predictive)
     mode = predictive._thetas[0]
     predictive._thetas = mode + np.array([[1.0, 1.0, 0.0], [4.0, 4.0, 3.0]])
     predictive._weights = np.array([0.5, 0.5])
@@ -129,7 +129,7 @@ def test_what_more_values_leave_and_what_they_explain_is_the_variance_of_the_dra
 
 def test_draws_with_one_kernel_have_the_covariance_of_its_regression(surrogate):
     """Each draw has its own random features, so their average has no error but that of a sample."""
-    predictive = copy.copy(surrogate._predictive)
+    predictive = copy.copy(surrogate.predictive)
     predictive._thetas = predictive._thetas[:1] + np.array([[-0.5, -0.5, -2.0]])
     predictive._weights = np.array([1.0])
     predictive._error = 1.0
@@ -380,7 +380,7 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
             others.tell(trial.params, trial.value)
     surrogate = others.insight.report_surrogate()
     X = torch.tensor([[*suspect.params.values()]], dtype=torch.float64)
-    mean, std = (float(number) for number in surrogate.prediction(X))
+    mean, std = (float(number) for number in surrogate.predictive.new_values(X))
     ends = torch.tensor([mean - 1.6449 * std, mean + 1.6449 * std])
     expected = sorted(sign * surrogate.transform.inverse(ends))
     assert [found.lower, found.upper] == pytest.approx([float(end) for end in expected], rel=1e-3)

@@ -115,12 +115,12 @@ class PracticalSurrogate(Surrogate):
 
         Like ``interval``, they are averaged over kernels and noise levels.
         """
-        if self._predictive is None:
+        if self.predictive is None:
             mean, _ = self.posterior.predict(X)
             deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
             values = self.transform.inverse(mean + deviations)
         else:
-            targets, noise_std = self._predictive.draws(self.transform, X, count, generator)
+            targets, noise_std = self.predictive.draws(self.transform, X, count, generator)
             if self.noiseless:
                 unexplained = 1.0
             if unexplained:
@@ -132,35 +132,19 @@ class PracticalSurrogate(Surrogate):
         return torch.where(is_known, observed, values)
 
     def functions(self, count: int, generator: torch.Generator) -> Functions:
-        if self._predictive is not None:
-            return self._predictive.functions(self.transform, count, generator)
+        if self.predictive is not None:
+            return self.predictive.functions(self.transform, count, generator)
         noise_std = self.fitted.noise_std
         X, _ = data(self.values[:1], self.posterior.like.device)
         return DrawnFunctions(
             self.transform, self.posterior, noise_std, min(count, _MOST_DRAWN), X, generator
         )
 
-    def leave_one_out(self) -> tuple[int, int]:
-        if self._predictive is None:
-            return 0, 0
-        return self._predictive.left_out()
-
-    def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
-        if self._predictive is None:
-            return None
-        return self._predictive.left_out_errors()
-
-    def prediction(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
-        if self._predictive is None:
-            return None
-        mean, error = self._predictive(X)
-        return mean, (error.square() + self._predictive.noise_std**2).sqrt()
-
     @isolated
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if self._predictive is None:
+        if self.predictive is None:
             return super().interval(X)
-        mean, error = self._predictive(X)
+        mean, error = self.predictive(X)
         half_width = self.reported.width(self.posterior) * error
         to_value = self.transform.inverse
         lower = to_value(mean - half_width)
@@ -186,7 +170,7 @@ class PracticalSurrogate(Surrogate):
         return is_known, X.new_tensor([values.get(row, 0.0) for row in rows])
 
     @cached_property
-    def _predictive(self) -> Predictive | None:
+    def predictive(self) -> Predictive | None:
         """The predictive distribution for reports; None if the model has none, and for more than 500 values."""
         if self.fitted.predictive is None or len(self.values) > MOST:
             return None
@@ -208,9 +192,9 @@ class PracticalSurrogate(Surrogate):
     @property
     def _noise_std_of_targets(self) -> float:
         """The noise level of the targets, as ``interval`` averaged over noise levels."""
-        if self._predictive is None:
+        if self.predictive is None:
             return self.fitted.noise_std
-        return self._predictive.noise_std
+        return self.predictive.noise_std
 
     @cached_property
     def norm_bound(self) -> float:

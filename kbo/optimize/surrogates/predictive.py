@@ -88,6 +88,11 @@ class Predictive:
         variance = self._weights @ (variances + (means - mean) ** 2)
         return Z.new_tensor(mean), self._error * Z.new_tensor(variance).sqrt()
 
+    def new_values(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation [m] of the targets of new values, with noise, at points Z [m D]."""
+        mean, error = self(Z)
+        return mean, (error.square() + self.noise_std**2).sqrt()
+
     def functions(
         self,
         transform: OutcomeTransform,
