@@ -7,13 +7,12 @@ from dataclasses import replace
 from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.quantities.run_search import search_after_trials
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies.safe_exploration import certainly_safe
+from kbo.optimize.strategies.safe_exploration import SafePoints, certainly_safe
 from kbo.space import Params
 
 

@@ -20,7 +20,6 @@ from kbo.optimize.constraints.feasibility import (
     feasibility,
     preferred,
 )
-from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.objectives.hypervolume import n_dominating
 from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.quantities.learning_curves import prediction
@@ -29,8 +28,8 @@ from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, measurement, violations
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.surrogates.evaluation import Evaluation
-from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
+from kbo.optimize.strategies.safe_exploration import SafePoints
+from kbo.optimize.surrogates.evaluation import ANY, Evaluation, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params, Space
 
