@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.optimize.loop.progress import place_of
+from kbo.optimize.loop.loop import place_of
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import repetitions
 

@@ -24,12 +24,11 @@ from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.run_gap import run_gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.proposal.best_params import best_params, safe_units
-from kbo.optimize.proposal.next_params import next_params
-from kbo.optimize.quantities.journal_header import journal_header
-from kbo.optimize.quantities.new_quantities import new_quantities
+from kbo.optimize.proposal.begin_search import search_after_trials
+from kbo.optimize.proposal.params import best_params, next_params, safe_units
+from kbo.optimize.quantities.problem import journal_header, new_quantities
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.quantities.run_search import search_after_trials
+from kbo.optimize.quantities.recommendation import recommended_trial
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -525,7 +524,7 @@ class Optimizer:
         With limits on measured quantities, trials that surely keep them come first. This is decided by the bounds in
         the certified setting, and by two standard deviations in the practical one.
         """
-        return self._quantities.recommended()
+        return recommended_trial(self._quantities)
 
     @guarded
     def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:

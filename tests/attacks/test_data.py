@@ -12,7 +12,7 @@ import kbo
 from kbo.optimize import tracking
 from kbo.optimize.evaluated.results import known_results
 from kbo.optimize.run import table
-from kbo.optimize.tracking.tracker import Tracker
+from kbo.optimize.tracking import Tracker
 from kbo.space import Space
 
 UNIT = {"x": (0.0, 1.0)}

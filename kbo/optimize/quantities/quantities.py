@@ -12,16 +12,13 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.confidence.base import not_nan
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import (
     ConstraintSurrogate,
     Feasibility,
     feasibility,
-    preferred,
 )
 from kbo.optimize.constraints.safe_points import SafePoints
-from kbo.optimize.objectives.hypervolume import n_dominating
 from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.quantities.places import Places
@@ -32,7 +29,7 @@ from kbo.optimize.settings.setting import Setting
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
-from kbo.space import Params, Space
+from kbo.space import Space
 
 M = TypeVar("M", Constraint, Objective)
 
@@ -318,41 +315,6 @@ class Quantities:
 
     # Trials
 
-    def recommended(self) -> Trial | None:
-        """Return the recommended trial: see ``Optimizer.recommended``."""
-        complete = self.trials.complete
-        surrogate = self.surrogate()
-        allowed = self.allowed(complete)
-        if not allowed or surrogate is None or surrogate.reported is None:
-            return max(allowed, key=self.rank, default=None)
-        features = self.features(complete)
-        values = features.new_tensor([self.signed(trial) for trial in complete])
-        criterion = not_nan(surrogate.criterion(features, values), "bound")
-        n_better = torch.zeros(len(complete))  # trials of a front that dominate each
-        if self.others:
-            criterion, n_better = self._balance(features)
-        criterion = preferred(criterion, self.limits(), features, complete).tolist()
-        of_trial = {}
-        for trial, value, count in zip(complete, criterion, n_better.tolist(), strict=True):
-            of_trial[trial.number] = (value, -count)
-        return max(allowed, key=lambda trial: of_trial[trial.number])
-
-    def _balance(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ``balance`` [n] of trials with features [n D], and how many of them dominate each, [n]."""
-        surrogates = self.surrogates(for_reports=True)
-        if not surrogates:
-            return features.new_zeros(len(features)), features.new_zeros(len(features))
-        means = torch.stack([s.interval(features)[1] for s in surrogates.values()], -1)
-        n_better = n_dominating(means)
-        return balance(means, means[n_better == 0]), n_better
-
-    def recommended_params(self) -> Params | None:
-        """Return the parameters of the recommended trial; None without one."""
-        trial = self.recommended()
-        if trial is None:
-            return None
-        return trial.params
-
     def feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
         """Return the feasibility of a completed trial: see ``Insight.feasibility``."""
         undecided = [constraint for constraint, _ in self.limited]
@@ -411,21 +373,6 @@ class Quantities:
         """Return the features [n D] of the pending trials that have a place in the space."""
         features = self.features(list(self.trials.pending.values()))
         return features[~features.isnan().any(-1)]
-
-
-def balance(means: Tensor, front: Tensor) -> Tensor:
-    """Return the balance [n] of points: how far the worst objective reaches into the extent of the front.
-
-    balance = min_k (means_k - min front_k) / (max front_k - min front_k)
-
-    Args:
-        means: The means [n m] of the objectives, larger ones better.
-        front: The means [f m] at the points of the front.
-    """
-    least = front.amin(0)
-    extent = front.amax(0) - least
-    extent = extent.masked_fill(extent == 0, 1.0)
-    return ((means - least) / extent).amin(-1)
 
 
 def _quantities(
