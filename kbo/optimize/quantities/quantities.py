@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.optimize.constraints.constraint import Constraint
+from kbo.optimize.constraints.constraint import Constraint, violations
 from kbo.optimize.constraints.feasibility import (
     ConstraintSurrogate,
     Feasibility,
@@ -24,7 +24,7 @@ from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.quantities.places import Places
 from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.trials import Trial, Trials, error_of, measurement, violations
+from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
@@ -100,8 +100,6 @@ class Quantities:
         self._first_values: dict[tuple[float, ...], list[float]] | None = {}
         self._places = Places(trials, problem.space)
         self._allowed: list[bool] = []  # whether a trial satisfies the constraints of the space
-        self._best: list[Trial] = []  # of the first ``_n_ranked`` trials that have ended
-        self._n_ranked = 0
 
     def after(self, trials: Trials) -> Quantities:
         """Return the quantities of the same problem after other trials, in the space of these trials."""
@@ -280,10 +278,12 @@ class Quantities:
                 value = objective.sign * trial.measured[objective.name]
             other.evaluations.append(Evaluation(trial.number, features, value, trial.selected))
         for constraint, limited in self.limited:
-            value = measurement(trial, constraint)
+            value = trial.measurement(constraint.name)
             if value is not None:
                 value = constraint.sign * value
-            error = error_of(trial, constraint.name)
+            error = None
+            if constraint.name == OBJECTIVE:
+                error = trial.sem
             limited.evaluations.append(
                 Evaluation(trial.number, features, value, trial.selected, error)
             )
@@ -305,12 +305,9 @@ class Quantities:
     def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
         """Return value and standard error of an ended trial; of a pruned one a prediction, in the practical setting."""
         if not trial.pruned or self.setting.certified:
-            return trial.value, error_of(trial)
-        before = [
-            earlier
-            for earlier in self.trials.finished[: self._n_learned]
-            if earlier.status == "complete"
-        ]
+            return trial.value, trial.sem
+        ended = self.trials.finished[: self._n_learned]
+        before = [earlier for earlier in ended if earlier.status == "complete"]
         return prediction(trial, before, self.maximize) or (None, None)
 
     # Trials
@@ -343,11 +340,7 @@ class Quantities:
 
     def leading(self) -> list[Trial]:
         """Return the eight best completed trials whose parameters are allowed, the best one first."""
-        ended = self.trials.finished
-        complete = [trial for trial in ended[self._n_ranked :] if trial.status == "complete"]
-        self._best = self.best_of(self._best + self.allowed(complete))
-        self._n_ranked = len(ended)
-        return self._best
+        return self.best_of(self.allowed(self.trials.complete))
 
     def best_of(self, trials: list[Trial]) -> list[Trial]:
         """Return the eight best of some completed trials; of equal ones those that began first."""
