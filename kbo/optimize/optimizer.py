@@ -152,7 +152,8 @@ class Optimizer:
         try:
             if self.space.describe() != space.describe():
                 self._change(space, was)
-            self.run.add_all(unrecorded(known.results, self.run.trials.all))
+            for params, value in unrecorded(known.results, self.run.trials.all):
+                self.run.add(params, value)
         except BaseException:
             self.close()
             raise
@@ -495,17 +496,6 @@ class Optimizer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole run as a journal, replacing ``path`` in one step."""
         self.run.save(path)
-
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Replace the run by a saved one of the same problem.
-
-        Construct the optimiser with the arguments of the saved run first, since a journal has no kernels and no
-        functions. To continue a journal, construct it with ``journal=path`` instead.
-
-        Raises:
-            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
-        """
-        self.run.load(checks.path("path", path))
 
     def close(self) -> None:
         """Release the journal; the trials and statistics can still be read."""

@@ -304,7 +304,7 @@ def _of_journal(
         )
     optimizer = optimizer_of(header, kernel, constraints)
     try:
-        optimizer.load(path)
+        optimizer.run.load(path)
     except KboError as error:
         if kernel is not None:
             raise

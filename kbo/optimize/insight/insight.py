@@ -49,7 +49,7 @@ class Insight:
     @property
     def quantities(self) -> Quantities:
         """The quantities after the trials of the run."""
-        # The run has other trials after an interrupt, when it is computed again, and after ``load``.
+        # The run has other trials after an interrupt, when it is computed again, and after ``Run.load``.
         if self._quantities.trials is not self._run.trials:
             self._quantities = self._quantities.after(self._run.trials)
         return self._quantities

@@ -272,11 +272,6 @@ class Run:
             Tell(number=trial.number, value=number, measured=measured, time=self._now())
         )
 
-    def add_all(self, results: Iterable[tuple[Params, Any]]) -> None:
-        """Record known results, each as ``add`` does."""
-        for params, value in results:
-            self.add(params, value)
-
     @guarded
     def fail(
         self,
@@ -412,7 +407,11 @@ class Run:
 
     @guarded
     def load(self, path: Path) -> None:
-        """Replace the run by a saved one; errors as for ``Optimizer.load``."""
+        """Replace the run by that of another journal, which is left as it is.
+
+        Raises:
+            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
+        """
         if self._journal is not None:
             raise JournalError(
                 "this optimiser writes a journal already: pass journal=path to a new one instead."
