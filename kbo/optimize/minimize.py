@@ -83,8 +83,8 @@ def minimize(
             of the number, for example of a mean over seeds.
         bounds: For example ``{"lr": Float(1e-4, 1e-1, log=True), "layers": Int(1, 3), "act": ["relu", "tanh"]}``, a
             list of pairs, conditional parameters or a table of candidates: see ``kbo.Space``.
-        n_trials: Number of trials in all, including failed ones and those in the journal. Optional with
-            ``time_budget``.
+        n_trials: Number of trials in all, including failed ones and those in the journal. If all trials of earlier
+            calls failed, as after a mistake in the objective, these do not count. Optional with ``time_budget``.
         setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, so the bounds have no guarantee.
             ``Certified(kernel, noise_std, norm_bound)``: the bounds hold if these are right. ``Safe(kernel, noise_std,
             norm_bound, start=[...])``: in addition, no trial breaks a limit of ``constraints``.

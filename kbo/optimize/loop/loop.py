@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.workers.call import CallOutcome, Engine, Session
+
+log: logging.Logger = logging.getLogger("kbo")
 
 
 class Loop:
@@ -60,7 +63,7 @@ class Loop:
             self._pruning = Pruning(pruner, self._run.first_space, optimizer.maximize)
         self._error_of_report: Exception | None = None
         self._n_failed_in_a_row = 0
-        self._n_before = self._run.trials.n_asked_ended  # trials that the journal had
+        self._n_before = 0  # trials that count and had ended before
         self._n_points = math.inf  # of a finite space
         points = optimizer.space.points(MOST_POINTS)
         if points is not None:
@@ -84,6 +87,13 @@ class Loop:
                     timeout=timeout,
                     workers=repr(engine),
                 )
+                self._n_before = self._n_ended()
+                trials = self._run.trials
+                if trials.n_in_vain and trials.all_failed:
+                    log.warning(
+                        "the %d trials of earlier calls failed, so they do not count in n_trials (--trials)",
+                        trials.n_in_vain,
+                    )
                 if stopping.time_budget is not None:
                     self._end = time.monotonic() + stopping.time_budget - seconds_before
                 return self._until_stopped(session)
@@ -102,6 +112,10 @@ class Loop:
         except Exception as error:  # the objective may catch it, so it is raised again later
             self._error_of_report = self._error_of_report or error
             raise
+
+    def _n_ended(self) -> int:
+        """Return the number of ended trials that count in ``n_trials``."""
+        return self._run.trials.n_asked_ended - self._run.trials.n_in_vain
 
     def _until_stopped(self, session: Session) -> str:
         """Run trials until there is a reason to stop, and return it."""
@@ -145,11 +159,11 @@ class Loop:
 
     def _used_up(self, session: Session) -> str:
         """Return the reason why no further trial begins, or an empty text."""
-        n_asked_ended = self._run.trials.n_asked_ended
-        if n_asked_ended >= self._n_points and self._optimizer.insight.exhausted():
+        n_ended = self._n_ended()
+        if n_ended >= self._n_points and self._optimizer.insight.exhausted():
             return "every point has been evaluated, and the objective has no noise"
         return self._stopping.budget_used(
-            n_asked_ended, len(session.running), self._n_before, self._seconds_left()
+            n_ended, len(session.running), self._n_before, self._seconds_left()
         )
 
     def _after(self, trial: Trial) -> str:

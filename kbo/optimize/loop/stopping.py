@@ -68,18 +68,16 @@ class Stopping:
                 "stop_when is for the practical setting: use stop_at_gap, which is guaranteed."
             )
 
-    def budget_used(
-        self, n_asked_ended: int, n_running: int, n_before: int, seconds_left: float
-    ) -> str:
+    def budget_used(self, n_ended: int, n_running: int, n_before: int, seconds_left: float) -> str:
         """Return the reason why no further trial begins (trials or time are used), or an empty text.
 
         Args:
-            n_asked_ended: Number of ended trials that ``ask`` began, with those of the journal.
+            n_ended: Number of ended trials, with those of the journal.
             n_running: Number of running trials.
             n_before: Number of such trials that the journal had before this call.
             seconds_left: Seconds that are left of the time budget.
         """
-        if self.n_trials is not None and n_asked_ended + n_running >= self.n_trials:
+        if self.n_trials is not None and n_ended + n_running >= self.n_trials:
             budget = counted(self.n_trials, "trial")
             if n_before >= self.n_trials:
                 return (
@@ -182,8 +180,11 @@ def _advice(optimizer: Optimizer, failure: str) -> str:
     path = optimizer.run.path
     if path is None:
         return f"{advice}."
+    counting = "they count in n_trials (--trials)"
+    if optimizer.run.trials.all_failed:
+        counting = "they do not count in n_trials (--trials) of the next call"
     return (
-        f"{advice}. The failed trials stay in {path}: they count in n_trials (--trials), and the search avoids their "
-        "parameters. So after a fault that has nothing to do with the parameters begin with a new journal (kbo tune "
-        "--fresh renames the old one); otherwise the same call continues."
+        f"{advice}, and start the same call again. The failed trials stay in {path}: {counting}, and the search avoids "
+        "their parameters. After a fault that has nothing to do with the parameters a new journal is better (kbo tune "
+        "--fresh renames the old one)."
     )

@@ -143,6 +143,8 @@ class Trials:
         extended: The same parameters, with the values that later changes of the space gave to new parameters.
         seconds: The seconds that the sessions have taken, each from its beginning to its last event.
         n_events: The number of events so far.
+        n_in_vain: The number of trials before the last session that began when all of them had failed, as after a fault
+            of the objective.
     """
 
     def __init__(self, space: Space) -> None:
@@ -155,6 +157,7 @@ class Trials:
         self.seconds: float = 0.0
         self._last_event: float | None = None  # the time of the last event of a session
         self.n_events: int = 0
+        self.n_in_vain: int = 0
 
     @property
     def pending(self) -> dict[int, Trial]:
@@ -190,6 +193,11 @@ class Trials:
     def n_asked_ended(self) -> int:
         """The number of trials that ``ask`` began and that have ended."""
         return sum(trial.asked for trial in self._ended)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether no trial that ``ask`` began has ended in another way than by a failure."""
+        return all(trial.status == "failed" for trial in self._ended if trial.asked)
 
     def _with_place(self, trials: Iterable[Trial]) -> list[Trial]:
         """Return the trials that have a place in the space."""
@@ -232,6 +240,8 @@ class Trials:
         match event:
             case SessionStart():
                 self._last_event = event.time
+                if self.all_failed:
+                    self.n_in_vain = self.n_asked_ended
             case Change():
                 self._change(event)
             case Correct():
