@@ -14,7 +14,7 @@ from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.explanation import Explanation, explained
-from kbo.optimize.strategies.safe_exploration import SafeExploration, certainly_safe
+from kbo.optimize.strategies.safe_exploration import SafeExploration, SafePoints, certainly_safe
 from kbo.optimize.strategies.strategy import Strategy, propose
 from kbo.space import Params
 
