@@ -21,7 +21,7 @@ UNIT = FloatDistribution(0, 1)
 
 
 def practical(**options):
-    return KBOSampler(seed=0, n_startup_trials=4, **options)
+    return KBOSampler(seed=0, setting=kbo.Practical(n_initial=4), **options)
 
 
 def certified(norm_bound=4.0):
@@ -79,8 +79,8 @@ def test_the_union_of_ranges_contains_both_on_the_scale_of_the_second():
         (real(1, 9), log(2, 8), log(1, 9)),
         (real(0, 1, 0.1), real(0.3, 2, 0.1), real(0, 2, 0.1)),
         (real(0, 1, 0.1), real(0.25, 1.25, 0.1), real(0, 1.25)),
-        (whole(2, 10, 4), whole(4, 16, 6), whole(2, 16, 2)),
-        (whole(3, 3), whole(7, 7), whole(3, 7, 4)),
+        (whole(2, 10, 4), whole(4, 16, 6), whole(2, 16)),
+        (whole(3, 3), whole(7, 7), whole(3, 7)),
         (whole(0, 3), real(0.5, 5), real(0, 5)),
     ):
         joined = union([first, second])
