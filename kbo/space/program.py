@@ -14,7 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.space.conditions import Condition
+from kbo.space.bounds import Condition
 from kbo.space.constraints import Linear, in_words
 from kbo.space.parameters import Parameter
 
