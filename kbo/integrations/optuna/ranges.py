@@ -236,7 +236,7 @@ def contains(d: Any, value: Any) -> bool:
         return False
     if not d.low <= value <= d.high:
         return False
-    return d.step is None or d.log or _on_grid(value, d.low, d.step)
+    return d.step is None or d.log or _on_grid(float(value), d.low, d.step)
 
 
 def _on_grid(value: float, low: float, step: float) -> bool:
