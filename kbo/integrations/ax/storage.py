@@ -32,7 +32,7 @@ from kbo.acquisition import (
     KernelUCB,
 )
 from kbo.errors import InvalidInput
-from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, StreamingGP
+from kbo.models import KernelRidgeGP, NystromGP, StreamingGP
 from kbo.optimize import Certified, Constraint, Hypothesis, Practical
 
 _KINDS: dict[str, Any] = {
@@ -104,8 +104,8 @@ def build_kernel(description: dict[str, Any]) -> Kernel:
 
 def register() -> None:
     """Register the parts of kbo that Ax stores; a node of kbo registers itself."""
-    for model in (KernelRidgeGP, NystromGP, AdaptiveRidgeGP):
-        register_model(model)
+    register_model(KernelRidgeGP)
+    register_model(NystromGP)
     for acquisition_function in (
         AMMUCB,
         CMMUCB,

@@ -207,9 +207,10 @@ class KBOSampler(BaseSampler):
         left to ``sample_independent``, which gets the range as an argument.
         """
         ranges = self._ranges(study)
-        lasting = ranges.latest.keys() - ranges.dropped.keys()
-        settled = {name: d for name, d in ranges.expected.items() if name in lasting}
-        return {name: d for name, d in settled.items() if not d.single()}
+        settled = ranges.latest.keys() - ranges.dropped.keys()
+        return {
+            name: d for name, d in ranges.expected.items() if name in settled and not d.single()
+        }
 
     @isolated
     def sample_relative(
@@ -440,7 +441,7 @@ class KBOSampler(BaseSampler):
         trials = begun(study)
         ranges = ranges_of(trials, present, fixed_values, self.was, widened)
         if self._setting.certified:
-            _check_first_ranges(trials, ranges)
+            _check_same_parameters(trials, ranges)
         for name, reason in ranges.left_out.items():
             self._warn_once(
                 f"parameter {name!r} is left out of the model, and sampled at random: {reason}"
@@ -471,7 +472,8 @@ class KBOSampler(BaseSampler):
         if self._setting.certified:
             return SearchSpace(ranges.whole)
         conditions = conditions_of(finished(study), ranges.whole)
-        conditions = {name: c for name, c in conditions.items() if name not in self.was}
+        for name in self.was:
+            conditions.pop(name, None)
         unconditional = ranges.whole.keys() - conditions.keys()
         without_value = unconditional - self.was.keys()
         needed = ranges.added.keys() & without_value
@@ -512,8 +514,6 @@ class KBOSampler(BaseSampler):
     def _model_of(self, study: Study, space: SearchSpace) -> Replay:
         """Return the model of the finished trials; if possible, the last model is continued with the new trials."""
         trials = finished(study)
-        if self._setting.certified:
-            _check_complete(trials, space)
         objectives = several_objectives(study)
         options = {
             "bounds": space.space,
@@ -522,8 +522,11 @@ class KBOSampler(BaseSampler):
             "constraints": constraints_of(trials, self._constraints, objectives),
             **self._options,
         }
-        entries = [ended(trial, space, objectives) for trial in trials]
-        usable = [entry for entry in entries if entry is not None]
+        usable = []
+        for trial in trials:
+            entry = ended(trial, space, objectives)
+            if entry is not None:
+                usable.append(entry)
         self._model = replay(self._model, options, usable)
         return self._model
 
@@ -562,17 +565,23 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
     return measured
 
 
-def _check_first_ranges(trials: Sequence[FrozenTrial], ranges: Ranges) -> None:
-    """Check that the first trial with each parameter has the whole range of it.
+def _check_same_parameters(trials: Sequence[FrozenTrial], ranges: Ranges) -> None:
+    """Check that all complete trials have all parameters, and that the first trial has their whole ranges.
 
     Raises:
-        InvalidInput: The first trial has another range, or a parameter has no common range.
+        InvalidInput: A trial lacks a parameter, a parameter has no common range, or the first range is another one.
     """
     for name, reason in ranges.left_out.items():
         raise InvalidInput(
             f"the certified setting needs the same parameters in every trial; of {name!r} {reason}"
         )
     for name, d in ranges.whole.items():
+        for trial in trials:
+            if trial.state == TrialState.COMPLETE and name not in trial.params:
+                raise InvalidInput(
+                    f"the certified setting needs the same parameters in every trial: trial {trial.number} lacks "
+                    f"{name!r}, which others have. Suggest it in every trial, or use kbo.Practical()."
+                )
         first = next(trial for trial in trials if name in trial.distributions)
         if first.distributions[name] != d:
             raise InvalidInput(
@@ -580,19 +589,4 @@ def _check_first_ranges(trials: Sequence[FrozenTrial], ranges: Ranges) -> None:
                 f"kernel compares values scaled by it: trial {first.number} has {name!r} in "
                 f"{first.distributions[name]}, and with later trials it is {d}. Give the whole range in the first "
                 "trial (later ones may be narrower), or use kbo.Practical()."
-            )
-
-
-def _check_complete(trials: Sequence[FrozenTrial], space: SearchSpace) -> None:
-    """Check that the complete trials have all parameters.
-
-    Raises:
-        InvalidInput: One lacks a parameter.
-    """
-    for trial in trials:
-        missing = [name for name in space.distributions if name not in trial.params]
-        if trial.state == TrialState.COMPLETE and missing:
-            raise InvalidInput(
-                f"the certified setting needs the same parameters in every trial: trial {trial.number} lacks "
-                f"{missing}, which others have. Suggest all of them in every trial, or use kbo.Practical()."
             )
