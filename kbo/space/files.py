@@ -121,21 +121,7 @@ def read(path: Path) -> Any:
         text = path.read_text("utf-8-sig")
         if form == "YAML":
             return _yaml(text)
-        return json.loads(text, object_pairs_hook=_each_once)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the entries of a JSON object.
-
-    Raises:
-        ValueError: A name comes twice. Python's reader would silently keep the last entry.
-    """
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the entry {twice!r} is there twice")
-    return entries
+        return json.loads(text)
 
 
 def _yaml(text: str) -> Any:

@@ -532,13 +532,10 @@ class _Steps(Sequence[float]):
         return round((self.high - self.low) / self.step) + 1
 
     def __getitem__(self, index: Any) -> Any:
-        positions = range(len(self))
-        if isinstance(index, slice):
-            return [self[position] for position in positions[index]]
-        position = positions[index]
+        position = range(len(self))[index]
         if position == 0:
             return self.low
-        if position == positions[-1]:
+        if position == len(self) - 1:
             return self.high
         # 15 digits: 0.3 and not 0.30000000000000004
         return float(f"{self.low + position * self.step:.15g}")

@@ -296,13 +296,11 @@ def _check_storable(setting: Setting) -> None:
     Raises:
         InvalidInput: The setting is of another class than Practical and Certified, or has strategies.
     """
-    if isinstance(setting, Practical) and setting.strategies is not None:
+    has_strategies = isinstance(setting, Practical) and setting.strategies is not None
+    if has_strategies or type(setting) not in (Practical, Certified):
         raise InvalidInput(
-            "Ax cannot store strategies of your own: leave strategies out of kbo.Practical(...)."
-        )
-    if type(setting) not in (Practical, Certified):
-        raise InvalidInput(
-            f"Ax cannot store a {type(setting).__name__}: pass kbo.Practical or kbo.Certified."
+            "Ax can store a kbo.Certified, and a kbo.Practical without strategies of your own, got "
+            f"{checks.shown(setting)}."
         )
 
 

@@ -42,7 +42,6 @@ class Ranges(NamedTuple):
         latest: The range of each parameter with the same range in all of these latest trials, widened by near values
             that the user gave outside of all ranges.
         left_out: The reason why a parameter has no union.
-        far: Number and value of the first trial whose value is too far outside of all ranges to be used.
         added: The number of the first trial with a parameter that earlier complete trials lack, and later ones have.
         dropped: The number of the last trial with a parameter that the latest trials lack.
     """
@@ -51,7 +50,6 @@ class Ranges(NamedTuple):
     expected: dict[str, BaseDistribution]
     latest: dict[str, BaseDistribution]
     left_out: dict[str, str]
-    far: dict[str, tuple[int, Any]]
     added: dict[str, int]
     dropped: dict[str, int]
 
@@ -73,7 +71,7 @@ def ranges_of(
         widened: Whether values outside of the ranges of their trials widen the union.
     """
     added, dropped = _changes(trials)
-    ranges = Ranges({}, {}, {}, {}, {}, added, dropped)
+    ranges = Ranges({}, {}, {}, {}, added, dropped)
     for name, history in sorted(_histories(trials).items()):
         if not history.is_finished:
             continue
@@ -85,20 +83,16 @@ def ranges_of(
             continue
         whole = of_trials
         if widened:
-            values = [value for _, value in history.outside]
+            values = list(history.outside)
             if fixed and name in fixed:
                 values.append(fixed[name])
             whole = _widened(of_trials, values)
-        for number, value in history.outside:
-            if not contains(whole, value):
-                ranges.far[name] = (number, value)
-                break
         if whole.single():
             continue
         ranges.whole[name] = whole
         ranges.expected[name] = union(history.recent)
         if all(d == ranges.expected[name] for d in history.recent):
-            by_hand = [value for _, value in history.outside if not contains(of_trials, value)]
+            by_hand = [value for value in history.outside if not contains(of_trials, value)]
             ranges.latest[name] = _widened(ranges.expected[name], by_hand)
     return ranges
 
@@ -164,14 +158,14 @@ class _History:
     Attributes:
         distinct: The ranges in the order of the trials, without repetitions of the range before.
         recent: The ranges in the latest trials with the parameter.
-        outside: Number and value of each trial whose value is outside of its range.
+        outside: The values that are outside of the ranges of their trials.
         is_finished: Whether at least one of the trials has finished.
     """
 
     def __init__(self, d: BaseDistribution) -> None:
         self.distinct: list[BaseDistribution] = [d]
         self.recent: deque[BaseDistribution] = deque(maxlen=_RECENT)
-        self.outside: list[tuple[int, Any]] = []
+        self.outside: list[Any] = []
         self.is_finished: bool = False
 
 
@@ -190,7 +184,7 @@ def _histories(trials: Sequence[FrozenTrial]) -> dict[str, _History]:
                 history.distinct.append(d)
             value = trial.params[name]
             if not contains(d, value):
-                history.outside.append((trial.number, value))
+                history.outside.append(value)
     return histories
 
 

@@ -366,8 +366,7 @@ class KBOSampler(BaseSampler):
                 "no trial of the study is complete and has all constraints, so there is none to recommend: run "
                 "some first, and let the objective set the constraints that the sampler is given."
             )
-        numbers = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
-        return copy.deepcopy(numbers[best.key])
+        return study.trials[best.key]
 
     @isolated
     def front(self, study: Study) -> Front | None:
@@ -379,8 +378,8 @@ class KBOSampler(BaseSampler):
             model = self._present_of(study)
             if model is None:
                 return None
-            params = {trial.number: trial.params for trial in study.get_trials(deepcopy=False)}
-            return model.front(lambda entry: (entry.key, dict(params[entry.key])))
+            trials = study.trials
+            return model.front(lambda entry: (entry.key, trials[entry.key].params))
 
     @isolated
     def feasibility(self, study: Study) -> Feasibility | None:
@@ -430,7 +429,7 @@ class KBOSampler(BaseSampler):
         present: Mapping[str, BaseDistribution] | None = None,
         fixed_values: Mapping[str, Any] | None = None,
     ) -> Ranges:
-        """Return the ranges of finished and running trials, and log trials and parameters that the model leaves out.
+        """Return the ranges of finished and running trials, and log the parameters that the model leaves out.
 
         Args:
             study: The study.
@@ -445,11 +444,6 @@ class KBOSampler(BaseSampler):
         for name, reason in ranges.left_out.items():
             self._warn_once(
                 f"parameter {name!r} is left out of the model, and sampled at random: {reason}"
-            )
-        for name, (number, value) in ranges.far.items():
-            self._warn_once(
-                f"trial {number} and others like it are left out of the model: {name} = {value} is far outside of "
-                f"{ranges.whole.get(name, 'its range')}."
             )
         return ranges
 
@@ -527,6 +521,10 @@ class KBOSampler(BaseSampler):
             entry = ended(trial, space, objectives)
             if entry is not None:
                 usable.append(entry)
+            elif trial.params and space.needed <= trial.params.keys():
+                self._warn_once(
+                    f"trial {trial.number} is left out of the model: its parameters {trial.params} have no place there."
+                )
         self._model = replay(self._model, options, usable)
         return self._model
 
