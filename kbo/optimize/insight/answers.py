@@ -119,6 +119,9 @@ def answers(
         ]
     unknown_options = _unknown_options(quantities)
     is_open = bool(open_choices(effects)) and gain.upper > 0  # else the options are equally good
+    n_inside = (0, 0)
+    if surrogate.predictive is not None:
+        n_inside = surrogate.predictive.left_out()
     return Answers(
         gain_over_first=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
         gain=gain,
@@ -126,7 +129,7 @@ def answers(
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=effects,
-        n_inside=surrogate.leave_one_out(),
+        n_inside=n_inside,
         beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), gain),
         hardly_tried=unknown_options,
     )

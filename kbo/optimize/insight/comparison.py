@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from kbo._base.terminal import bounded, percent
-from kbo.optimize.quantities.distinct import distinct
 from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.quantities.recommendation import distinct, recommended_trial
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 
@@ -111,7 +111,7 @@ def finalists(
         surrogate: The surrogate of the objective for reports; None while there is no bound.
         generator: Source of randomness.
     """
-    best = quantities.recommended()
+    best = recommended_trial(quantities)
     if best is None:
         return []
     within_limits = quantities.within_limits()

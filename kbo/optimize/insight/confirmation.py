@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 
 from kbo._base.terminal import confidence_level, rounded_up, significant
-from kbo.confidence.repeated.median import median
+from kbo.confidence.repeated import median
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.run.table import format_params
 from kbo.space import Params

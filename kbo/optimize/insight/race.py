@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kbo.confidence.repeated.mean import bounded_mean
-from kbo.confidence.repeated.median import median_bounds
+from kbo.confidence.repeated import bounded_mean, median_bounds
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.confirmation import Confirmation, Finalist
 from kbo.optimize.run.outcome import OBJECTIVE

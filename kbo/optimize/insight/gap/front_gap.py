@@ -14,8 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.constraints.slacks import feasible_first, upper_slack
+from kbo.optimize.constraints.feasibility import feasible_first, limits, upper_slack
 from kbo.optimize.insight.gap.gap import Gap, GapProblem, Lead, largest_gap
 from kbo.optimize.search.search import MOST_POINTS
 

@@ -19,8 +19,7 @@ from kbo.optimize.insight.gap.branch_and_bound import (
 )
 from kbo.optimize.insight.gap.cells import CellBound, slack_bounds
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.surrogates.bound import Bound
-from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Space
 
 WHOLE = "the whole space"
