@@ -14,7 +14,7 @@ import kbo
 from kbo._base.terminal import beside, bounded, confidence_level, rounded, rounded_up
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
-from kbo.optimize.insight.confirmation.race import Finalist
+from kbo.optimize.insight.confirmation import Finalist
 from kbo.optimize.insight.credible_sets import CredibleSet, open_choices
 from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.result import result_of
@@ -283,12 +283,22 @@ def test_every_answer_prints_as_a_sentence_with_rounded_numbers():
     texts.append(str(Finalist("a", {"x": 0.123456789}, [1.123456789], -math.inf, math.inf)))
     texts.append(str(Outlier(3, 9.5123456, 1.123456, 2.123456, True)))
     for text in texts:
-        assert "=Interval" not in text
         assert not re.search(r"\w\(\w+=", text), text
         assert not re.search(r"\d\.\d{8}", text), text
     assert texts[-1] == (
         "trial 3 has 9.512, the other trials predict 1.1 to 2.2 (90%): probably a mistake"
     )
+
+
+def test_exact_values_on_a_front_have_no_probability():
+    for repeated, n_intervals in (([], 2), ([3], 0)):
+        optimizer = kbo.Optimizer(LINE, objectives=["cost", "waste"])
+        for number in [*range(8), *repeated]:
+            x = number / 7
+            optimizer.tell({"x": x}, {"cost": x + 1, "waste": 1 - x * x})
+        result = result_of(optimizer, "", None)
+        balanced = summary.balanced(result, result.front, range(9))
+        assert balanced.count("(90%)") == n_intervals
 
 
 def test_a_gain_whose_upper_end_is_beyond_zero_is_told_unless_a_range_excludes_it():

@@ -15,8 +15,8 @@ from experiments.guarantees import confirmation as confirmation_figures
 from kbo._base.streams import AboveBar
 from kbo.confidence.repeated import bounded_mean, median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.insight.confirmation.evaluations import Evaluations
-from kbo.optimize.insight.confirmation.race import Finalist
+from kbo.optimize.insight.confirmation import Finalist
+from kbo.optimize.insight.race import Race
 from kbo.optimize.result import result_of
 from kbo.report.replay import _expected_range
 from tests.commands import kbo as command
@@ -102,13 +102,13 @@ def test_a_confirmation_continues_from_its_journal(tmp_path):
 
 
 def test_values_wait_for_earlier_evaluations_of_the_same_candidate():
-    evaluations = Evaluations({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
-    trials = [evaluations.begin() for _ in range(4)]
-    evaluations.run.complete(trials[2], 5.0)
-    evaluations.run.complete(trials[1], 2.0)
-    assert [list(one.values) for one in evaluations.finalists()] == [[], [2.0]]
-    evaluations.run.complete(trials[0], 1.0)
-    assert [list(one.values) for one in evaluations.finalists()] == [[1.0, 5.0], [2.0]]
+    race = Race({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
+    trials = [race.begin() for _ in range(4)]
+    race.run.complete(trials[2], 5.0)
+    race.run.complete(trials[1], 2.0)
+    assert [list(one.values) for one in race.finalists()] == [[], [2.0]]
+    race.run.complete(trials[0], 1.0)
+    assert [list(one.values) for one in race.finalists()] == [[1.0, 5.0], [2.0]]
 
 
 def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong():
@@ -116,10 +116,10 @@ def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong():
     candidates = {"a": {"x": 0.1}, "b": {"x": 0.2}, "c": {"x": 0.3}}
     values = [1.0, 2.0, 1.5, 0.7, 1.2, 1.9, 1.1, 1.3, 1.4, 1.6, 0.9]  # so many that levels matter
     for maximize, levels in ((False, (0.05, 0.025)), (True, (0.025, 0.05))):
-        evaluations = Evaluations(candidates, maximize, 0.1, None, None)
+        race = Race(candidates, maximize, 0.1, None, None)
         for value in values:
-            evaluations.run.complete(evaluations.run.begin({"candidate": "b"}), value)
-        finalist = evaluations.finalists()[1]
+            race.run.complete(race.run.begin({"candidate": "b"}), value)
+        finalist = race.finalists()[1]
         assert (finalist.lower, finalist.upper) == median_bounds(values, *levels)
 
 

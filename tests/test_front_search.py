@@ -39,7 +39,7 @@ def test_values_of_a_front_are_those_of_the_intervals_also_where_the_search_cuts
     for point in front.points:
         for name, interval in point.values.items():
             assert tuple(interval) == pytest.approx(optimizer.interval(point.trial.params, name))
-    worst = max(point.values["f2"].mean for point in front.points)
+    worst = max(point.values["f2"].value for point in front.points)
     assert worst > 0.5 * math.exp(8)  # which the search cuts
 
 
@@ -241,7 +241,7 @@ def test_what_is_said_of_a_front_is_as_often_right_as_it_says_where_the_prior_is
         reference = [-front.reference["a"], front.reference["b"]]
         reference = torch.tensor(reference, dtype=torch.float64)
         lower, mean, upper = front.hypervolume
-        means = [[-point.values["a"].mean, point.values["b"].mean] for point in front.points]
+        means = [[-point.values["a"].value, point.values["b"].value] for point in front.points]
         means = torch.tensor(means, dtype=torch.float64)
         assert mean == pytest.approx(float(hypervolume(means, reference)))
         n_inside += lower <= float(hypervolume(true[rows], reference)) <= upper

@@ -20,5 +20,4 @@ from .record import Record as Record
 from .replay import Moment as Moment
 from .replay import history as history
 from .replay import miscoverage as miscoverage
-from .sensitivity import Importance as Importance
 from .sensitivity import importance as importance

@@ -24,7 +24,7 @@ from kbo.optimize.run.table import by_name
 from kbo.report import figures
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
-from kbo.report.sensitivity import Importance, importance
+from kbo.report.sensitivity import importance
 
 MOST_SLICES = 12
 """Largest number of parameters with a slice; the most important ones have one."""
@@ -116,7 +116,7 @@ class Plots:
         return {effect.name: effect for effect in self.answers.effects}
 
     @cached_property
-    def shares(self) -> list[Importance | Effect]:
+    def shares(self) -> list[Effect]:
         """The importance of the parameters, the largest share first; empty while there is no bound."""
         if self._answers is not None:
             return list(self._answers.effects)

@@ -6,13 +6,13 @@ from gpytorch.kernels import Kernel
 
 from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
-from kbo.optimize.insight.importance import Importance
+from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.importance import importance as importance_of
 from kbo.report.record import Record, Run
 
 
 @isolated
-def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
+def importance(run: Run, kernel: Kernel | None = None) -> list[Effect]:
     """Return the share of each parameter in the variation of the model, the largest share first.
 
     Args:

@@ -212,7 +212,12 @@ def front_settings(front: Front, names: Sequence[Any]) -> Lines:
 def balanced(result: Result, front: Front, names: Sequence[Any]) -> str:
     """Return the balanced setting of a front, its trial and the values there; names as for ``lines``."""
     values = front.balanced.values.items()
-    texts = [f"{name} {interval} ({result.sure})" for name, interval in values]
+    texts = []
+    for name, interval in values:
+        text = f"{name} {interval}"
+        if interval.lower < interval.upper:
+            text += f" ({result.sure})"
+        texts.append(text)
     return f"{recommended_setting(result, names)}; {', '.join(texts)}"
 
 

@@ -8,12 +8,12 @@ from typing import Any
 from kbo._base.isolation import isolated
 from kbo._base.plotting import BLUE, GREY
 from kbo.optimize.insight.credible_sets import Effect
-from kbo.optimize.insight.importance import LEVEL, Importance
+from kbo.optimize.insight.importance import LEVEL
 from kbo.report.figures.axes import shortened
 
 
 @isolated
-def draw_importance(axes: Any, entries: Sequence[Importance | Effect]) -> None:
+def draw_importance(axes: Any, entries: Sequence[Effect]) -> None:
     """Draw the share of each parameter in the variation, with its interval, the first entry at the top.
 
     Args:
