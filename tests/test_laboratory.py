@@ -13,7 +13,8 @@ from gpytorch.kernels import MaternKernel
 
 import kbo as library
 from kbo.optimize.result import result_of
-from kbo.report.record import Record, read_journal
+from kbo.report.journal_file import read_journal
+from kbo.report.record import Record
 from tests.commands import kbo
 
 SPACE = """

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from kbo.optimize.constraints import constraint as constraint_module
     from kbo.optimize.run import table
     from kbo.optimize.settings.setting import Setting
-    from kbo.report import summary
-    from kbo.report.figures import trials as figures
+    from kbo.report import figures, summary
 else:
     constraint_module = Lazy("kbo.optimize.constraints.constraint")
     table = Lazy("kbo.optimize.run.table")
-    figures = Lazy("kbo.report.figures.trials")
+    figures = Lazy("kbo.report.figures")
     summary = Lazy("kbo.report.summary")
 
 _TRIALS = "Number of all trials, including those in the journal."
@@ -166,7 +165,7 @@ def tune(
         path.replace(former)
         typer.echo(f"renamed {path} to {former}", err=True)
     result = _run(run, script, constraints, path, allow_change)
-    _show(result, path, script.name, target)
+    _show(result, path, target)
     if confirm:
         settings = {"workers": chosen_engine, "timeout": timeout, "progress": not quiet}
         _confirm(result, script, path, confirm, **settings)
@@ -275,40 +274,29 @@ def _run(
 # The result
 
 
-def _show(result: Result, path: Path, name: str, target: str) -> None:
+def _show(result: Result, path: Path, target: str) -> None:
     """Print the summary of a run, and draw a picture beside its journal.
 
     Raises:
         typer.Exit: The run was interrupted; then there is no picture.
     """
-    *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
+    lines = summary.lines(result, f"`kbo confirm {target}`")
     if result.stopped.startswith("interrupted"):
-        options.show_lines([*lines, (label, details)])
+        options.show_lines(lines)
         typer.echo("The same command continues from here.")
         raise typer.Exit(130)
-    picture = _draw(result, path, name)
-    options.show_lines([*lines, (label, f"{details}; picture: {picture}")])
-
-
-def _draw(result: Result, path: Path, name: str) -> Path:
-    """Draw the front or the trials of a run into a PNG beside its journal, and return the path of the PNG."""
     picture = path.with_suffix(".png")
+    _draw(result).savefig(picture, dpi=150)
+    options.show_lines([*lines, ("Picture", str(picture))])
+
+
+def _draw(result: Result) -> Any:
+    """Return a figure of the front, or of the values of the trials."""
     if result.front is not None:
-        result.plot("front").savefig(picture, dpi=150)
-        return picture
-    number = None
-    recommended = result.optimizer.recommended()
-    if recommended is not None:
-        number = recommended.number
-    figures.trace(
-        result.trials,
-        picture,
-        title=f"kbo tune {name}",
-        constraints=result.optimizer.constraints,
-        maximize=result.optimizer.maximize,
-        recommended=number,
-    )
-    return picture
+        return result.plot("front")
+    figure, axes = figures.picture()
+    figures.draw_history(axes, result)
+    return figures.finish(figure)
 
 
 def _confirm(result: Result, script: Script, path: Path, budget: int, **settings: Any) -> None:

@@ -1,5 +1,6 @@
 """Public names and their modules, from which ``__init__.py`` imports them when they are first used."""
 
+from .figures import Importance as Importance
 from .figures import Slice as Slice
 from .figures import draw_band as draw_band
 from .figures import draw_contour as draw_contour
@@ -10,15 +11,13 @@ from .figures import draw_limit as draw_limit
 from .figures import draw_miscoverage as draw_miscoverage
 from .figures import draw_width as draw_width
 from .figures import finish as finish
+from .figures import importance as importance
 from .figures import picture as picture
 from .figures import slice_of as slice_of
 from .live import Live as Live
 from .page import write as write
 from .plots import plot as plot
-from .record import History as History
 from .record import Record as Record
 from .replay import Moment as Moment
 from .replay import history as history
 from .replay import miscoverage as miscoverage
-from .sensitivity import Importance as Importance
-from .sensitivity import importance as importance

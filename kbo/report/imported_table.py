@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.files import reading
+from kbo._base.terminal import counted
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.table import COLUMNS, option, parsed, read_csv
-from kbo.report import captions
 from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space
 from kbo.space.parameters import Parameter
@@ -130,13 +130,49 @@ def trials_of_table(
     optimizer = Optimizer(space, maximize=maximize)
     names = _add_rows(optimizer, table, rows, columns, left_out)
     constant = [name for name in rows if name not in space.parameters]
-    remark = captions.rows_left_out(left_out, places)
-    remark += captions.columns_left_out(columns.counters, constant, columns.unused)
+    remark = _remark(columns, constant, left_out, places)
+    if bounds is None:
+        remark += _about_ranges(space)
+    return ImportedTrials(source, "the table", optimizer, names, remark, inferred=bounds is None)
+
+
+def _remark(
+    columns: _Columns,
+    constant: Sequence[str],
+    left_out: Mapping[int, str],
+    places: Sequence[str],
+) -> str:
+    """Return a text on rows and columns of a table that are not used.
+
+    Args:
+        columns: The columns of the table.
+        constant: Columns with one value.
+        left_out: The reason for each row that is left out, by the position of the row.
+        places: The name of each row of the table.
+    """
+    remark = ""
+    if left_out:
+        first = min(left_out)
+        reason = left_out[first].removesuffix(".")
+        rows = counted(len(left_out), "row")
+        remark += f", {rows} left out (the first is {places[first]}: {reason})"
+    if columns.counters:
+        remark += f"; no parameter, since it counts the rows: {', '.join(columns.counters)}"
+    if constant:
+        remark += f"; no parameter, since it has one value: {', '.join(constant)}"
+    if columns.unused:
+        remark += f"; left out, since they are no parameters: {', '.join(columns.unused)}"
     if columns.errors is not None:
         remark += f"; standard errors are in the column {columns.errors}"
-    if bounds is None:
-        remark += captions.inferred_ranges(space)
-    return ImportedTrials(source, "the table", optimizer, names, remark, inferred=bounds is None)
+    return remark
+
+
+def _about_ranges(space: Space) -> str:
+    """Return the statement that the ranges of a space are those of the trials, and which are logarithmic."""
+    logarithmic = [name for name, parameter in space.parameters.items() if parameter.log]
+    if not logarithmic:
+        return "; ranges are those of the trials"
+    return f"; ranges are those of the trials, logarithmic for {', '.join(logarithmic)}"
 
 
 def _add_rows(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpytorch.kernels import Kernel
 
@@ -18,12 +18,12 @@ from kbo._base import checks
 from kbo._base.files import replacing
 from kbo._base.isolation import isolated
 from kbo._base.terminal import beside, bounded, rounded_up
-from kbo.errors import InvalidInput, KboError, RefutedAssumptions
+from kbo.errors import InvalidInput
 from kbo.optimize import Constraint, Hypothesis, Result, Trial
 from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.insight.importance import LEVEL
 from kbo.optimize.objectives.objective import main_of
-from kbo.optimize.result import PROOF, result_of
+from kbo.optimize.result import PROOF
 from kbo.optimize.run.table import by_name, format_params, heading, shown, text
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
@@ -96,12 +96,30 @@ def write(
         >>> kbo.report.write(result, "run.html")
     """
     record = Record.of(run, kernel, constraints)
-    target = _target(record.path, page)
+    target = page
+    if target is None:
+        if record.path is None:
+            raise InvalidInput(
+                "a run without a journal has no file beside which the page could go: pass its path, "
+                "write(run, 'run.html')."
+            )
+        target = record.path.with_suffix(".html")
     if title is None:
         title = "A run of kbo"
         if record.path is not None:
             title = record.path.stem.removeprefix("tune-")
-    content = content_of(record, title)
+    return save(content_of(record, title), target)
+
+
+def save(content: str, page: str | os.PathLike[str]) -> Path:
+    """Write a page, and return its path.
+
+    Raises:
+        InvalidInput: The path is none of an .html file, or the page cannot be written.
+    """
+    target = checks.path("page", page)
+    if target.suffix not in (".html", ".htm"):
+        raise InvalidInput(f"page must be a .html file, got {target}.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
@@ -113,98 +131,66 @@ def write(
     return target
 
 
-def _target(journal: Path | None, page: str | os.PathLike[str] | None) -> Path:
-    """Return the path of a page, by default beside the journal of the run."""
-    if page is not None:
-        target = checks.path("page", page)
-        if target.suffix not in (".html", ".htm"):
-            raise InvalidInput(f"page must be a .html file, got {target}.")
-        return target
-    if journal is None:
-        raise InvalidInput(
-            "a run without a journal has no file beside which the page could go: pass its path, "
-            "write(run, 'run.html')."
-        )
-    return journal.with_suffix(".html")
-
-
-def content_of(record: Record, title: str, *, live: str | None = None) -> str:
+def content_of(
+    record: Record,
+    title: str,
+    *,
+    live: str | None = None,
+    with_model: bool = True,
+    sentences: Mapping[str, str] | None = None,
+) -> str:
     """Return the page of a run, as HTML.
 
     Args:
         record: The run.
         title: The title of the page.
-        live: For a page of a running optimisation, its state as text; such a page has no bounds of earlier times.
+        live: For a page of a running optimisation, its state as text; such a page has no proved gap and no bounds of
+            earlier times.
+        with_model: Whether the page has answers of the model and pictures. A page without them is made at once.
+        sentences: The sentences of the summary by label; None for those of the result.
     """
-    outcome = _outcome(record, is_live=live is not None)
-    result = outcome.result
-    answers = None
+    if with_model:
+        n_proof = PROOF
+        if live is not None:
+            n_proof = 0
+        record = record.with_result(n_proof)
+    else:
+        record = replace(record, optimizer=None, obstacle="They follow in a moment.")
     recommended = None
-    if result is not None:
-        answers = result.answers
-        record = replace(record, optimizer=result.settled)
-        trial = record.recommended()
-        if trial is not None:
-            recommended = record.name(trial)
-    plots = Plots(record, replay=live is None, answers=answers)
+    trial = record.recommended()
+    if record.result is not None and trial is not None:
+        recommended = record.name(trial)
+    plots = Plots(record, replay=live is None)
     return render(
         "tuning.html",
         **_VOCABULARY,
         title=title,
         live=live,
         record=record,
+        result=record.result,
         recommended=recommended,
-        **_text_values(record, outcome),
+        **_text_values(record, sentences),
         **_trial_values(record, recommended),
-        **_picture_values(record, plots, result),
+        **_picture_values(record, plots, with_model),
     )
-
-
-class _Outcome(NamedTuple):
-    """The result of a run, or the reason why there is none.
-
-    Attributes:
-        result: The result; None without bounds.
-        obstacle: The reason why there are no bounds; empty if there are.
-        refuted: Whether the reason is that the data contradict the assumptions.
-    """
-
-    result: Result | None
-    obstacle: str = ""
-    refuted: bool = False
-
-
-def _outcome(record: Record, is_live: bool) -> _Outcome:
-    """Return the result of a run. While the run goes on, no gap is proved, since a proof takes time."""
-    if record.optimizer is None:
-        return _Outcome(None, record.obstacle)
-    n_proof = PROOF
-    if is_live:
-        n_proof = 0
-    try:
-        return _Outcome(result_of(record.optimizer, record.stopped, None, n_proof))
-    except KboError as error:
-        return _Outcome(None, str(error), isinstance(error, RefutedAssumptions))
 
 
 # Values for the template
 
 
-def _text_values(record: Record, outcome: _Outcome) -> dict[str, Any]:
-    """Return sentences and numbers about the result, by name in the template."""
-    result = outcome.result
-    sentences = _sentences(record, result)
+def _text_values(record: Record, sentences: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return sentences and numbers about the result, by name in the template; ``sentences`` as for ``content_of``."""
+    result = record.result
     headlines = {}
     details = {}
     if result is not None:
         names = [record.name(trial) for trial in record.trials]
         details = dict(summary.details(result, names))
-    if result is not None and result.value is not None:
-        headlines = summary.headlines(result)
+        sentences = sentences or dict(summary.lines(result, _SURER))
+        if result.value is not None:
+            headlines = summary.headlines(result)
+    sentences = sentences or {}
     return {
-        "result": result,
-        "refuted": outcome.refuted,
-        "trouble": outcome.obstacle,
         "sentences": sentences,
         "below": _below(sentences),
         "headlines": headlines,
@@ -230,27 +216,20 @@ def _trial_values(record: Record, recommended: Any) -> dict[str, Any]:
     }
 
 
-def _picture_values(record: Record, plots: Plots, result: Result | None) -> dict[str, Any]:
-    """Return the pictures and what they rest on, by their names in the template."""
-    pictures = {name: _pictures(plots.group(name)) for name in GROUPS if name != "overview"}
+def _picture_values(record: Record, plots: Plots, is_drawn: bool) -> dict[str, Any]:
+    """Return the pictures and what they rest on, by their names in the template; none unless ``is_drawn``."""
+    pictures: dict[str, dict[str, Picture]] = {name: {} for name in GROUPS if name != "overview"}
+    if is_drawn:
+        pictures = {name: _pictures(plots.group(name)) for name in pictures}
     n_outside, n_expected = miscoverage(plots.moments)
     return {
         "pictures": pictures,
-        "undrawn": captions.not_drawn(record, pictures["slices"], result),
+        "undrawn": captions.not_drawn(record, pictures["slices"]),
         "effects": plots.effects,
         "moments": plots.moments,
         "outside": n_outside,
         "expected": n_expected,
     }
-
-
-def _sentences(record: Record, result: Result | None) -> dict[str, str]:
-    """Return the sentences of the summary by label; empty without a result."""
-    if record.history is not None:
-        return dict(record.history.lines)
-    if result is None:
-        return {}
-    return dict(summary.lines(result, _SURER))
 
 
 def _below(sentences: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,17 +14,16 @@ from gpytorch.kernels import Kernel
 from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo._base.plotting import blank, dress
-from kbo.errors import InvalidInput, KboError
-from kbo.optimize.insight.answers import Answers
+from kbo.errors import InvalidInput
 from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.table import by_name
 from kbo.optimize.run.trials import measurement
 from kbo.report import figures
+from kbo.report.figures.importance import Importance, importance
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
-from kbo.report.sensitivity import Importance, importance
 
 MOST_SLICES = 12
 """Largest number of parameters with a slice; the most important ones have one."""
@@ -68,17 +66,13 @@ class Plots:
     """The figures of a run.
 
     Args:
-        record: The run.
+        record: The run with its result, or without a result if there is none.
         replay: Whether the bounds after earlier trials are computed. This fits the model many times.
-        answers: The statistics of the run, if they are known already.
     """
 
-    def __init__(
-        self, record: Record, *, replay: bool = True, answers: Answers | None = None
-    ) -> None:
+    def __init__(self, record: Record, *, replay: bool = True) -> None:
         self.record = record
         self._replay = replay
-        self._answers = answers
 
     def group(self, name: str) -> Group:
         """Return the figures of one of ``GROUPS``."""
@@ -91,46 +85,27 @@ class Plots:
             return []
         return history(self.record)
 
-    @cached_property
-    def answers(self) -> Answers | None:
-        """The statistics of the run; None without a model, or in the certified setting."""
-        if self._answers is not None or self.record.optimizer is None:
-            return self._answers
-        with suppress(KboError):  # refuted assumptions
-            return self.record.optimizer.insight.answers()
-        return None
-
-    @cached_property
+    @property
     def estimated_front(self) -> Front | None:
         """The estimated front of several objectives; None with one objective, or without a model."""
-        if self.record.optimizer is None:
+        if self.record.result is None:
             return None
-        with suppress(KboError):  # refuted assumptions
-            return self.record.optimizer.insight.front()
-        return None
+        return self.record.result.front
 
     @cached_property
     def effects(self) -> dict[str, Effect]:
-        """The effects of the parameters by name, the largest first; empty without ``answers``."""
-        if self.answers is None:
+        """The effects of the parameters by name, the largest first; empty without a fitted model."""
+        if self.record.result is None or self.record.result.answers is None:
             return {}
-        return {effect.name: effect for effect in self.answers.effects}
+        return {effect.name: effect for effect in self.record.result.answers.effects}
 
     @cached_property
     def shares(self) -> list[Importance | Effect]:
         """The importance of the parameters, the largest share first; empty while there is no bound."""
-        if self._answers is not None:
-            return list(self._answers.effects)
-        optimizer = self.record.optimizer
-        recommended = self.record.recommended()
-        if optimizer is None or recommended is None or self.record.objectives:
+        result = self.record.result
+        if result is None or not result.assumptions or self.record.objectives:
             return []
-        try:
-            if optimizer.interval(recommended.params) is None:
-                return []
-            return list(importance(self.record))
-        except KboError:  # refuted assumptions
-            return []
+        return list(self.effects.values()) or list(importance(self.record))
 
     def _ranked(self) -> list[str]:
         """Return the active parameters of the recommended trial, most important first; empty without bounds."""
@@ -243,7 +218,8 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         >>> kbo.report.plot(result, "slices").savefig("slices.png")
     """
     checks.one_of("what", what, GROUPS)
-    drawings = list(Plots(Record.of(run, kernel)).group(what).values())
+    record = Record.of(run, kernel).with_result(evaluations=0)
+    drawings = list(Plots(record).group(what).values())
     if not drawings:
         raise InvalidInput(
             f"there is nothing to draw for {what!r}: the run has no such data (yet)."
