@@ -420,7 +420,7 @@ def test_a_mistyped_number_in_a_table_is_refused_with_its_line(tmp_path, wrong):
     found = kbo.audit(path, bounds={"speed": [*SPEEDS, wrong]})
     assert [trial.params["speed"] for trial in found.result.trials] == speeds
     found = kbo.audit(path, bounds={"speed": (100, 126)})
-    assert "1 rows left out (the first is line 6: parameter 'speed': " in found.history.remark
+    assert "1 row left out (the first is line 6: parameter 'speed': " in found.history.remark
     texts = kbo.audit(table_of_speeds(path, ["slow", "fast", 109, "fast"]))
     assert len(texts.result.trials) == 4
 
@@ -484,7 +484,7 @@ def test_a_study_of_optuna_is_audited_with_conditions_and_pruned_trials(tmp_path
     assert found.reported == (study.best_trial.number, study.best_value)
     assert found.result.params == study.trials[found.likely].params
     assert found.result.params["optimizer"] == "adam"
-    assert " pruned" in str(found).splitlines()[0]
+    assert " stopped early" in str(found).splitlines()[0]
     with pytest.raises(kbo.InvalidInput, match="has the studies one, two: name one"):
         kbo.audit(storage)
 

@@ -334,7 +334,7 @@ def objective(params):
     (tmp_path / "train.py").write_text(script)
     tuned = command("tune", "train.py", "-n", "12", "-q", "--confirm", "20").stdout
     assert "confirmation  " in tuned
-    done = command("confirm", "train.py", "-n", "80", "-q", "--tolerance", "0.2").stdout
+    done = command("confirm", "train.py", "--budget", "80", "-q", "--tolerance", "0.2").stdout
     assert "of the best of these" in done
     assert "tune-train-confirm.jsonl" in done
 
@@ -351,5 +351,5 @@ def objective(params):
     (tmp_path / "train.py").write_text(script)
     command("tune", "train.py", "-n", "12", "-q")
     (tmp_path / "train.py").write_text(script.replace("0.2}", "0.78}"))
-    done = command("confirm", "train.py", "-n", "80", "-q", "--tolerance", "0.3").stdout
+    done = command("confirm", "train.py", "--budget", "80", "-q", "--tolerance", "0.3").stdout
     assert re.search(r"breaks heat <= 0.5 in (\d+) of \1 new evaluations", done)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +14,9 @@ import kbo
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import (
+from kbo.cli.by_hand import (
     Journal,
     column_of,
-    obstacle_to_choosing,
     pending_text,
     show_summary,
     value_column,
@@ -31,12 +29,12 @@ if TYPE_CHECKING:
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
     from kbo.optimize.run import table
-    from kbo.report import record, summary
+    from kbo.report import journal_file, summary
 else:
     pd = Lazy("pandas")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
-    record = Lazy("kbo.report.record")
+    journal_file = Lazy("kbo.report.journal_file")
     summary = Lazy("kbo.report.summary")
 
 _COUNT = "Number of new trials. 0 shows the pending trials and the summary."
@@ -48,7 +46,7 @@ _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeata
 
 def ask(
     journal: Journal,
-    count: Annotated[int, Option("--count", "-n", min=0, help=_COUNT)] = 1,
+    count: Annotated[int, Option("-n", min=0, help=_COUNT)] = 1,
     space: Annotated[Path | None, Option(help=_SPACE)] = None,
     maximize: options.Maximize = False,
     noise_std: options.NoiseStd = None,
@@ -76,10 +74,7 @@ def ask(
     if to is not None and to.exists():
         raise InvalidInput(f"{to} exists, and may have results in it: choose another file.")
     header = _header_of(maximize, noise_std, seed, value_range, constraint or (), objective or ())
-    if journal.exists() and journal.stat().st_size:
-        optimizer = _continued_run(journal, header, space, evaluated, was or (), allow_change)
-    else:
-        optimizer = _new_run(journal, header, space, evaluated, was or ())
+    optimizer = _run_of(journal, header, space, evaluated, was or (), allow_change)
     if not optimizer.trials:
         typer.echo(f"a new run in {journal}: {_direction(optimizer)}", err=True)
     with contextlib.closing(optimizer):
@@ -127,48 +122,7 @@ def _header_of(
     return header
 
 
-def _new_run(
-    path: Path,
-    header: Mapping[str, Any],
-    space_file: Path | None,
-    evaluated: Path | None,
-    was: Sequence[str],
-) -> Optimizer:
-    """Return the optimiser of a new run, and begin its journal.
-
-    Args:
-        path: The journal.
-        header: The entries of its header that options give.
-        space_file: The file of the search space.
-        evaluated: The file of known results.
-        was: Values of parameters that known results lack, as NAME=VALUE.
-
-    Raises:
-        InvalidInput: There is no space, or an option cannot be used.
-    """
-    if space_file is None:
-        raise InvalidInput(
-            f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
-            "`temperature: {kind: Float, low: 20, high: 90}`."
-        )
-    space = kbo.Space.load(space_file)
-    defaults: dict[str, Any] = {
-        "method": kbo.Practical.default_method,
-        "maximize": False,
-        "seed": 0,
-    }
-    if "noise_std" not in header:
-        defaults["noisy"] = True  # all measurements have noise; equal ones may be rounded
-    return record.optimizer_of(
-        {**defaults, **header},
-        space=space,
-        journal=path,
-        evaluated=evaluated,
-        was=_former_values(was, space),
-    )
-
-
-def _continued_run(
+def _run_of(
     path: Path,
     header: Mapping[str, Any],
     space_file: Path | None,
@@ -176,46 +130,50 @@ def _continued_run(
     was: Sequence[str],
     allow_change: bool,
 ) -> Optimizer:
-    """Return an optimiser that continues a journal.
+    """Return an optimiser that continues a journal, or begins it.
 
     Args:
         path: The journal.
-        header: The entries of a header that options give; they must agree with the journal.
+        header: The entries of a header that options give; they must agree with a journal that has begun.
         space_file: The file of the search space; None for the space of the journal.
         evaluated: The file of known results.
-        was: Values of new parameters in earlier trials, as NAME=VALUE.
+        was: Values of parameters that earlier trials or known results lack, as NAME=VALUE.
         allow_change: Whether the space may change without asking the user.
 
     Raises:
-        InvalidInput: Trials cannot be chosen from the journal alone, or an option cannot be used.
+        InvalidInput: There is no space, trials cannot be chosen from the journal alone, or an option cannot be used.
         JournalError: The journal is damaged or in use, or the options do not agree with it.
     """
-    contents = record.read_journal(path).whole()
-    obstacle = obstacle_to_choosing(contents)
+    contents = None
+    if path.exists() and path.stat().st_size:
+        contents = journal_file.read_journal(path).whole()
+    if space_file is not None:
+        space = kbo.Space.load(space_file)
+    elif contents is not None:
+        space = contents.space
+    else:
+        raise InvalidInput(
+            f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
+            "`temperature: {kind: Float, low: 20, high: 90}`."
+        )
+    values = _former_values(was, space)
+    given = {"space": space, "journal": path, "evaluated": evaluated, "was": values}
+    if contents is None:
+        return journal_file.optimizer_of({**_new_header(header), **header}, **given)
+    obstacle = _obstacle_to_choosing(contents)
     if obstacle:
         raise InvalidInput(
             f"{path} cannot be continued in the shell: {obstacle}. Continue it by the script that began it, or by "
             f"kbo.Optimizer(..., journal={str(path)!r}) with its arguments; `kbo tell` records results."
         )
-    space = contents.space
-    if space_file is not None:
-        space = kbo.Space.load(space_file)
-    values = _former_values(was, space)
-    reopen = partial(
-        record.optimizer_of,
-        {**contents.header, **header},
-        space=space,
-        journal=path,
-        evaluated=evaluated,
-        was=values,
-    )
+    header = {**contents.header, **header}
     try:
-        return reopen()
+        return journal_file.optimizer_of(header, **given)
     except AnotherSpace as error:
         if not allow_change and not options.agrees_to_change(error, path):
             raise
     options.check_new_parameters(path, space, values, "--was NAME=VALUE")
-    optimizer = reopen(allow_change=True)
+    optimizer = journal_file.optimizer_of(header, **given, allow_change=True)
     for name in contents.space.parameters:
         if name not in space.parameters:
             typer.echo(
@@ -224,6 +182,31 @@ def _continued_run(
                 err=True,
             )
     return optimizer
+
+
+def _new_header(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of the header of a new run that no option gives."""
+    header = {"method": kbo.Practical.default_method, "maximize": False, "seed": 0}
+    if "noise_std" not in given:
+        header["noisy"] = True  # all measurements have noise; equal ones may be rounded
+    return header
+
+
+def _obstacle_to_choosing(contents: journal_file.JournalFile) -> str:
+    """Return the reason why trials cannot be chosen from a journal alone; empty if they can."""
+    header = contents.header
+    if header.get("setting") == "confirm":
+        return "it has the evaluations of a confirmation"
+    if header.get("setting") == "certified":
+        return "the run is certified, and the journal has only a fingerprint of its kernel"
+    if "class" in header or "strategies" in header:
+        return "the setting is your own, and the journal has only its name"
+    for entry in contents.space.describe():
+        if entry["kind"] == "function":
+            return (
+                f"the constraint {entry['name']} is a function, and the journal has only its name"
+            )
+    return ""
 
 
 def _former_values(texts: Sequence[str], space: kbo.Space) -> dict[str, Any]:

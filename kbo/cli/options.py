@@ -13,36 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
-from typer.core import TyperCommand
 
 import kbo
 from kbo._base.lazy import Lazy
 from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.bandit import methods
-    from kbo.cli import examples
-    from kbo.optimize.loop.pruning import pruning
     from kbo.optimize.run import table
-    from kbo.report import record, summary
+    from kbo.report import journal_file, summary
     from kbo.workers import ray
 else:
-    methods = Lazy("kbo.bandit.methods")
-    examples = Lazy("kbo.cli.examples")
-    pruning = Lazy("kbo.optimize.loop.pruning.pruning")
     table = Lazy("kbo.optimize.run.table")
-    record = Lazy("kbo.report.record")
+    journal_file = Lazy("kbo.report.journal_file")
     summary = Lazy("kbo.report.summary")
     ray = Lazy("kbo.workers.ray")
 
-TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
+TARGETS = "An example (digits, branin), or your script: a .py file that defines `bounds` and `objective(params)`."
 _NOISE = "Standard deviation of the noise, if you know it; 0 if there is no noise."
 _RANGE = "Smallest and largest possible value, such as 0 1 for an error rate."
 _LIMIT = 'Limit on a measured quantity, such as "memory<=8"; repeatable.'
 _KNOWN = "Known results: a table (.csv) with a column for each parameter and for the value, or a journal."
 _CHANGE = "Continue in a changed space, with all earlier trials that have a place in it."
-BOX_METHODS = "Method of the search: {box_methods}."
-PRUNERS = "Stop bad trials early, by the values that they report: {pruners}."
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
 
 Maximize = Annotated[bool, Option("--maximize", help="Larger values are better.")]
@@ -173,7 +164,7 @@ def check_new_parameters(
     Raises:
         InvalidInput: A value is missing.
     """
-    contents = record.read_journal(path)
+    contents = journal_file.read_journal(path)
     has_value = {*contents.space.parameters, *was, *space.constants, *space.conditions}
     for name in space.parameters:
         n_lacking = sum(name not in table.by_name(trial.params) for trial in contents.trials)
@@ -194,27 +185,6 @@ def unused_path(path: Path) -> Path:
             break
         unused = path.with_name(f"{name}-{number}{path.suffix}")
     return unused
-
-
-class CommandWithNames(TyperCommand):
-    """A command whose help has the names of methods, examples and pruners in place of ``{box_methods}`` and so on.
-
-    The modules with these names import PyTorch, which takes seconds, so they are read only when the help is shown.
-    """
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, with the names filled in."""
-        box_methods = [name for name in methods.names() if not methods.get(name).needs_finite_set]
-        names = {
-            "box_methods": ", ".join(box_methods),
-            "examples": ", ".join(examples.EXAMPLES),
-            "pruners": ", ".join(pruning.NAMES),
-        }
-        for parameter in self.params:
-            text = getattr(parameter, "help", None)
-            if text:
-                setattr(parameter, "help", text.format_map(names))  # noqa: B010  (typer declares no such attribute)
-        super().format_help(ctx, formatter)
 
 
 def apply_verbosity(quiet: bool, verbose: bool) -> None:

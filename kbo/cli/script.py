@@ -85,10 +85,6 @@ def load(target: str) -> Script:
             f"{target!r} is neither an example ({names}) nor a Python file that exists.{advice}"
         )
     module = _executed(path)
-    if hasattr(module, "defaults") and not hasattr(module, "was"):
-        raise InvalidInput(
-            f"{path}: the values that new parameters had so far are called `was` since kbo 0.27: rename `defaults`."
-        )
     definitions = {}
     for name in Script._fields:
         if name != "name" and hasattr(module, name):

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer import Option
-from typer.core import TyperCommand
 
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import (
+from kbo.cli.by_hand import (
     Journal,
     column_of,
     number_in,
@@ -34,17 +33,14 @@ if TYPE_CHECKING:
     from kbo.optimize.evaluated import table as evaluated
     from kbo.optimize.run import outcome, table
     from kbo.optimize.run import run as runs
-    from kbo.report import record
 else:
     checks = Lazy("kbo._base.checks")
     evaluated = Lazy("kbo.optimize.evaluated.table")
     outcome = Lazy("kbo.optimize.run.outcome")
-    record = Lazy("kbo.report.record")
     table = Lazy("kbo.optimize.run.table")
 
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
-_FAILED = "These settings do not work; in place of a value. A text behind it is the reason."
-_NO_REASON = "no reason given"
+_FAILED = "The reason why these settings do not work; in place of a value."
 _AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
 _AS_DONE = (
     "The experiment used other settings, which you give: a new trial replaces the proposed one."
@@ -63,19 +59,6 @@ _LIKE_A_PARAMETER = 0.8
 
 _ROUNDING = 1e-3
 """Relative difference between numbers of table and trial that counts as rounding by a spreadsheet."""
-
-
-class CommandWithFailure(TyperCommand):
-    """A command whose option ``--failed`` may be without a reason."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, with a reason behind each ``--failed`` that has none."""
-        words = []
-        for word, next_word in zip(args, [*args[1:], "--"], strict=True):
-            words.append(word)
-            if word == "--failed" and next_word.startswith("--"):
-                words.append(_NO_REASON)
-        return super().parse_args(ctx, words)
 
 
 def tell(
@@ -172,11 +155,9 @@ def _typed_report(
         InvalidInput: The result cannot be recorded.
     """
     cells, measured = _cells_in_words(words, run)
-    if failure is None:
-        _check_names(cells, measured, run)
-    else:
+    if failure is not None:
         cells["failed"] = failure
-    _check_not_parameters(measured, run)
+    _check_names(cells, measured, run)
     trial = run.trials.known(trial_in(trial_number))
     if again and failure is not None:
         raise InvalidInput(_refusal_of_result(trial, run))
@@ -213,36 +194,31 @@ def _cells_in_words(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str]
 
 
 def _check_names(cells: Mapping[str, str], measured: Mapping[str, str], run: runs.Run) -> None:
-    """Check that no name of a measurement is a misspelling of a missing one.
+    """Check that no unknown measurement has nearly the name of a missing one or of a parameter.
 
     Args:
-        cells: The value and settings by column.
+        cells: The value or failure, and settings, by column.
         measured: Other measurements by name.
         run: The run.
 
     Raises:
-        InvalidInput: An unknown name is similar to the name of a missing measurement.
+        InvalidInput: One has.
     """
-    missing = [name for name in run.needed if name not in measured]
-    if "value" not in cells and run.main != outcome.OBJECTIVE:
-        missing.append(run.main)
+    missing = []
+    if "failed" not in cells:
+        missing = [name for name in run.needed if name not in measured]
+        if "value" not in cells and run.main != outcome.OBJECTIVE:
+            missing.append(run.main)
     for name in measured:
+        if name in (run.main, *run.needed):
+            continue
         near = difflib.get_close_matches(name, missing, n=1)
-        if near and name not in run.needed:
+        if near:
             raise InvalidInput(
                 f"unknown measurement {name!r}: did you mean {near[0]!r}, which is missing?"
             )
-
-
-def _check_not_parameters(measured: Mapping[str, str], run: runs.Run) -> None:
-    """Check that no measurement has nearly the name of a parameter, unless the run needs it.
-
-    Raises:
-        InvalidInput: One has.
-    """
-    for name in measured:
         near = difflib.get_close_matches(name, run.space.parameters, 1, _LIKE_A_PARAMETER)
-        if near and name not in (run.main, *run.needed):
+        if near:
             raise InvalidInput(
                 f"unknown measurement {name!r}: did you mean {near[0]}? It is a parameter: for an experiment that was "
                 f"carried out with another value of it, give {near[0]}={measured[name]} --as-done. Report a "
@@ -311,7 +287,7 @@ def _measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str
     for column in columns:
         if column in expected:
             continue
-        name = evaluated.measurement_in(column, run.space, record.needed_by(run.header))
+        name = evaluated.measurement_in(column, run.space, run.needed)
         if name is not None:
             names[column] = name
         elif column not in settings:
@@ -384,7 +360,7 @@ def _report(
     value = None
     if failure is None:
         value = number_in("value", cells["value"])
-        missing = [name for name in record.needed_by(run.header) if name not in numbers]
+        missing = [name for name in run.needed if name not in numbers]
         if missing:
             raise InvalidInput(
                 f"trial {trial.number} lacks the measurement of {missing[0]!r}: add {missing[0]}=NUMBER, or in a table "

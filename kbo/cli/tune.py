@@ -1,4 +1,4 @@
-"""``kbo tune``: the parameters of a script are optimised."""
+"""``kbo tune`` and ``kbo confirm``: the parameters of a script are optimised, and its best trials evaluated again."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from typer import Option
 import kbo
 from kbo._base.files import check_file, reading
 from kbo._base.lazy import Lazy
-from kbo.cli import confirm as confirmation
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
 from kbo.cli.script import Script, load
-from kbo.errors import AnotherSpace, InvalidInput
+from kbo.errors import AnotherProblem, AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial
+    from kbo.optimize import result as results
     from kbo.optimize.constraints import constraint as constraint_module
     from kbo.optimize.run import table
     from kbo.optimize.settings.setting import Setting
     from kbo.report import figures, summary
 else:
     constraint_module = Lazy("kbo.optimize.constraints.constraint")
+    results = Lazy("kbo.optimize.result")
     table = Lazy("kbo.optimize.run.table")
     figures = Lazy("kbo.report.figures")
     summary = Lazy("kbo.report.summary")
@@ -37,6 +38,10 @@ _TRIALS = "Number of all trials, including those in the journal."
 _WORKERS = (
     "Number of trials at the same time, each in its own process; 0 for one per CPU. With 1 they run in this process, "
     "where --timeout cannot interrupt compiled code."
+)
+_METHOD = "Method of the search, such as random, or dmm-ucb by a paper; the message to a wrong name has all."
+_PRUNE = (
+    "Stop bad trials early, by the values that they report: curves, median, hyperband or wilcoxon."
 )
 _BUDGET = "Seconds after which no new trial begins; --trials is then optional."
 _END = "End running trials at the end of the time budget."
@@ -53,9 +58,7 @@ def tune(
     trials: Annotated[
         int | None, Option("--trials", "-n", help=_TRIALS, show_default=str(_DEFAULT_TRIALS))
     ] = None,
-    method: Annotated[
-        str | None, Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
-    ] = None,
+    method: Annotated[str | None, Option(help=_METHOD, show_default="ucb")] = None,
     maximize: options.Maximize = False,
     value_range: options.ValueRange = None,
     seed: options.Seed = None,
@@ -74,9 +77,7 @@ def tune(
     end_running: Annotated[bool, Option("--end-running", help=_END)] = False,
     constraint: options.Constraints = None,
     stop_when: Annotated[float | None, Option(help=_STOP)] = None,
-    prune: Annotated[
-        str | None, Option(help=options.PRUNERS, show_default="none is stopped")
-    ] = None,
+    prune: Annotated[str | None, Option(help=_PRUNE, show_default="none is stopped")] = None,
     evaluated: options.Evaluated = None,
     try_first: Annotated[Path | None, Option(help=_FIRST)] = None,
     confirm: Annotated[int, Option(help=_CONFIRM)] = 0,
@@ -130,7 +131,10 @@ def tune(
     options.apply_verbosity(quiet, verbose)
     script = load(target)
     path = journal or out / f"tune-{script.name}.jsonl"
-    _check_can_confirm(script, confirm)
+    if script.objectives and confirm:
+        raise InvalidInput(
+            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
+        )
     if trials is None and time_budget is None:
         trials = _DEFAULT_TRIALS
     constraints = [*script.constraints, *_limits(constraint or (), script, target)]
@@ -166,20 +170,61 @@ def tune(
         typer.echo(f"renamed {path} to {former}", err=True)
     result = _run(run, script, constraints, path, allow_change)
     _show(result, path, target)
-    if confirm:
+    if confirm and result.exact:
+        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
+    elif confirm:
         settings = {"workers": chosen_engine, "timeout": timeout, "progress": not quiet}
-        _confirm(result, script, path, confirm, **settings)
+        _evaluate_again(result, script.objective, path, confirm, **settings)
+
+
+def confirm(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=options.TARGETS)],
+    budget: Annotated[
+        int, Option(help="Most new evaluations, those of earlier calls included.")
+    ] = 80,
+    tolerance: Annotated[
+        float | None,
+        Option(
+            help="Difference that counts as none, in units of the objective.",
+            show_default="a quarter of the noise level at the best trial",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, Option("--workers", "-j", min=1, help="Evaluations at the same time.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        Option(help="Time limit of an evaluation in seconds; after it, it has failed."),
+    ] = None,
+    journal: Annotated[
+        Path | None, Option(help="Journal of `kbo tune`; by default OUT/tune-TARGET.jsonl.")
+    ] = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate the best trials of a finished `kbo tune` again, until the best one is known up to the tolerance.
+
+    Only the new evaluations count, and no model is assumed. So a trial that was lucky in its noise has no advantage.
+    Without --value-range in the run, the statement is about medians. Each of up to five trials needs eight to ten
+    evaluations, or more.
+
+    Then:  kbo confirm script.py --budget 80
+    """
+    options.apply_verbosity(quiet, verbose=False)
+    script = load(target)
+    path = journal or out / f"tune-{script.name}.jsonl"
+    optimizer = kbo.report.Record.of(path, script.kernel, script.limits).reopened()
+    result = results.result_of(optimizer, "", str(path))
+    settings = {
+        "tolerance": tolerance,
+        "workers": workers,
+        "timeout": timeout,
+        "progress": not quiet,
+    }
+    _evaluate_again(result, script.objective, path, budget, **settings)
 
 
 # The arguments of the run
-
-
-def _check_can_confirm(script: Script, budget: int) -> None:
-    """Check that --confirm, with a budget of evaluations, is for a script with one objective."""
-    if script.objectives and budget:
-        raise InvalidInput(
-            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
-        )
 
 
 def _setting(script: Script, target: str, noise_std: float | None) -> Setting:
@@ -299,9 +344,29 @@ def _draw(result: Result) -> Any:
     return figures.finish(figure)
 
 
-def _confirm(result: Result, script: Script, path: Path, budget: int, **settings: Any) -> None:
-    """Evaluate the best trials of a run again as ``kbo confirm`` does, unless the objective has no noise."""
-    if result.exact:
-        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
-        return
-    confirmation.run(result, script.objective, path, budget, **settings)
+def _evaluate_again(
+    result: Result, objective: Any, path: Path, budget: int, **settings: Any
+) -> None:
+    """Evaluate the best trials of a run again, and print which one is the best.
+
+    The new evaluations have their own journal beside the journal of the run. If it belongs to other trials, it is
+    renamed, and a new one begins.
+
+    Args:
+        result: The run.
+        objective: The objective of the run.
+        path: The journal of the run.
+        budget: The largest number of new evaluations.
+        settings: Further arguments of ``Result.confirm``.
+    """
+    journal = path.with_name(f"{path.stem}-confirm.jsonl")
+    try:
+        confirmed = result.confirm(objective, budget, journal=journal, **settings)
+    except AnotherProblem:
+        former = options.unused_path(journal)
+        journal.replace(former)
+        typer.echo(f"other trials are to be confirmed now: renamed {journal} to {former}", err=True)
+        confirmed = result.confirm(objective, budget, journal=journal, **settings)
+    answer, *facts = str(confirmed).splitlines()
+    lines = [("confirmation", answer), *[("", fact) for fact in facts], ("journal", str(journal))]
+    options.show_lines(lines)

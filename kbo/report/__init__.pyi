@@ -9,7 +9,6 @@ from .figures import draw_history as draw_history
 from .figures import draw_importance as draw_importance
 from .figures import draw_limit as draw_limit
 from .figures import draw_miscoverage as draw_miscoverage
-from .figures import draw_width as draw_width
 from .figures import finish as finish
 from .figures import importance as importance
 from .figures import picture as picture

@@ -21,6 +21,7 @@ from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.result import result_of
 from kbo.optimize.run.table import format_params
 from kbo.report import summary
+from kbo.report.advice import listed
 from kbo.report.record import ImportedTrials, Record
 from kbo.space.table import Frame
 
@@ -76,7 +77,9 @@ class Audit:
     def lines(self) -> summary.Lines:
         """Return the lines of the audit, at most eight: labels and sentences."""
         history = self.history
-        trials = f"{history.source}: {summary.trial_counts(self.result.trials)}{history.remark}"
+        space = self.result.optimizer.space
+        counts = summary.trial_counts(self.result.trials, space)
+        trials = f"{history.source}: {counts}{history.remark}"
         trials += summary.questioned(self.result, history.names)
         lines = [("Trials", trials)]
         if self.observed:
@@ -110,8 +113,8 @@ class Audit:
 
     def _reported_front(self) -> str:
         """Return a sentence on the observed front, and on its trials that others dominate in estimated true values."""
-        observed = summary.listed(list(map(str, self.observed)))
-        lucky = summary.listed(list(map(str, self.lucky)))
+        observed = listed(self.observed)
+        lucky = listed(self.lucky)
         sentence = f"{self.history.tool} has {len(self.observed)} trials that no other dominates: {observed}"
         if not self.lucky:
             return sentence

@@ -16,8 +16,8 @@ from kbo._base.files import check_file, reading
 from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
 from kbo.optimize.run.table import format_params
+from kbo.report.advice import listed
 from kbo.report.record import ImportedTrials
-from kbo.report.summary import listed
 
 if TYPE_CHECKING:
     import optuna
@@ -40,7 +40,7 @@ def _left_out(names: Sequence[Any], reason: str) -> str:
     """Return the number of trials that are left out, the reason, and the first names; empty if there are none."""
     if not names:
         return ""
-    return f", {len(names)} left out ({reason}: {listed(list(map(str, names)))})"
+    return f", {len(names)} left out ({reason}: {listed(names)})"
 
 
 # Optuna

@@ -6,9 +6,8 @@ import base64
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,11 +206,24 @@ def _trial_values(record: Record, recommended: Any) -> dict[str, Any]:
         record: The run.
         recommended: The name of the recommended trial; None if there is none.
     """
-    csv = text(record.trials, main_of(record.objectives)).encode()
+    main = main_of(record.objectives)
+    value = heading(main)
+    measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
+    if record.objectives:
+        measured.pop(value, None)  # failed trials have it
+    first = repetitions(record.trials)
+    tables = {}
+    for caption, trials in _selections(record).items():
+        rows = []
+        for trial in trials:
+            remarks = captions.notes(record, trial, recommended, first)
+            rows.append(_row(record, trial, measured, remarks))
+        tables[caption] = rows
+    parameters = record.space.parameters
     return {
-        "columns": [*(name for name, _ in _columns(record)), "note"],
-        "tables": _tables(record, recommended),
-        "csv": base64.b64encode(csv).decode(),
+        "columns": ["trial", value, *measured, *parameters, "seconds", "chosen by", "note"],
+        "tables": tables,
+        "csv": base64.b64encode(text(record.trials, main).encode()).decode(),
         "reasons": _reasons(record),
     }
 
@@ -292,20 +304,6 @@ def _reasons(record: Record) -> list[tuple[int, int, str]]:
     return [(count, last_trial[reason], reason) for reason, count in counts.most_common()]
 
 
-def _tables(record: Record, recommended: Any) -> dict[str, list[list[Any]]]:
-    """Return the rows of each table of trials, by its caption."""
-    first = repetitions(record.trials)
-    columns = _columns(record)
-    tables = {}
-    for caption, trials in _selections(record).items():
-        rows = []
-        for trial in trials:
-            cells = [cell(trial) for _, cell in columns]
-            rows.append([*cells, captions.notes(record, trial, recommended, first)])
-        tables[caption] = rows
-    return tables
-
-
 def _selections(record: Record) -> dict[str, Sequence[Trial]]:
     """Return the trials of each table, by its caption: all trials, or in a long run the best and the last ones.
 
@@ -322,32 +320,18 @@ def _selections(record: Record) -> dict[str, Sequence[Trial]]:
     return selections
 
 
-def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
-    """Return the columns of the tables of trials, except the notes: the name, and a function from trial to cell."""
-    value = heading(main_of(record.objectives))
-    columns: list[tuple[str, Callable[[Trial], Any]]] = [
-        ("trial", record.name),
-        (value, lambda trial: trial.value),
+def _row(record: Record, trial: Trial, measured: Iterable[str], remarks: str) -> list[Any]:
+    """Return the cells of a trial in a table, in the order of the columns of ``_trial_values``."""
+    params = by_name(trial.params)
+    return [
+        record.name(trial),
+        trial.value,
+        *(trial.measured.get(name) for name in measured),
+        *(params.get(name) for name in record.space.parameters),
+        trial.seconds,
+        _strategy(trial),
+        remarks,
     ]
-    measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
-    if record.objectives:
-        measured.pop(value, None)  # failed trials have it
-    columns += [(name, partial(_measurement, name)) for name in measured]
-    columns += [(name, partial(_parameter, name)) for name in record.space.parameters]
-    columns.append(("seconds", lambda trial: trial.seconds))
-    if any(trial.proposal for trial in record.trials):
-        columns.append(("chosen by", _strategy))
-    return columns
-
-
-def _measurement(name: str, trial: Trial) -> float | None:
-    """Return a measurement of a trial by name; None if the trial lacks it."""
-    return trial.measured.get(name)
-
-
-def _parameter(name: str, trial: Trial) -> Any:
-    """Return the value of a parameter in a trial; None if the parameter is not active."""
-    return by_name(trial.params).get(name)
 
 
 def _strategy(trial: Trial) -> Hint | str:

@@ -181,16 +181,11 @@ class Plots:
         return {"curves": Drawing(partial(figures.draw_curves, run=self.record))}
 
     def bounds(self) -> Group:
-        """Return the figures of the width of the bounds over the run, and of values outside their expected ranges."""
-        group = {}
-        if sum(moment.width is not None for moment in self.moments) > 1:
-            draw = partial(figures.draw_width, moments=self.moments)
-            group["width"] = Drawing(draw)
+        """Return the figure of values outside their expected ranges, if any value had such a range."""
         _, n_expected = miscoverage(self.moments)
-        if n_expected > 0:
-            draw = partial(figures.draw_miscoverage, moments=self.moments)
-            group["miscoverage"] = Drawing(draw)
-        return group
+        if n_expected == 0:
+            return {}
+        return {"miscoverage": Drawing(partial(figures.draw_miscoverage, moments=self.moments))}
 
     def overview(self) -> Group:
         """Return the most important figures: history, importance and two slices; with several objectives the front."""
@@ -208,7 +203,8 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", "front" (several objectives), "history" (values and intervals), "limits" (measured quantities
             and their limits), "slices" (the objective along each parameter), "importance" (shares of the variation),
-            "contours" (pairs of parameters), "curves" (learning curves) or "bounds" (widths and missed values).
+            "contours" (pairs of parameters), "curves" (learning curves) or "bounds" (values outside their
+            expected ranges).
         kernel: The kernel of a journal in the certified setting.
 
     Raises:

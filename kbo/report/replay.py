@@ -11,15 +11,12 @@ from gpytorch.kernels import Kernel
 from kbo._base.isolation import isolated
 from kbo.errors import KboError
 from kbo.optimize import Optimizer, Trial
-from kbo.optimize.run.events import Change, Correct, Event, Fail, Prune, Remove, Tell
+from kbo.optimize.run.events import Correct, Event, Fail, Prune, Remove, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
 
 MOST_MOMENTS = 120
-"""Largest default number of moments."""
-
-MOST_GAPS = 16
-"""Largest default number of moments with the optimality gap, since each gap takes a search over the space."""
+"""Largest number of moments of a run with few values."""
 
 MOST_FITTED = 500
 """Number of values up to which a run in the practical setting is replayed: a fit costs the cube of their number."""
@@ -31,7 +28,7 @@ _SHORT = 600
 """A run with more values has fewer moments, since a moment costs the cube of their number."""
 
 _LEAST_MOMENTS = 20
-"""Smallest default limit on the number of moments of such a run."""
+"""Smallest limit on the number of moments of such a run."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,6 @@ class Moment:
         best: The best observed value.
         recommended: The number of the recommended trial.
         lower, mean, upper: The interval of the function at the recommended trial; None if there is no bound.
-        gap: The optimality gap, if it was computed; see ``Optimizer.gap``.
         trouble: The reason why there is no bound although there were enough data, for example a contradiction.
     """
 
@@ -60,15 +56,7 @@ class Moment:
     lower: float | None = None
     mean: float | None = None
     upper: float | None = None
-    gap: float | None = None
     trouble: str = ""
-
-    @property
-    def width(self) -> float | None:
-        """Width of the interval at the recommended trial; None if there is no bound."""
-        if self.lower is None or self.upper is None:
-            return None
-        return self.upper - self.lower
 
     @property
     def missed(self) -> bool | None:
@@ -80,13 +68,7 @@ class Moment:
 
 
 @isolated
-def history(
-    run: Run,
-    kernel: Kernel | None = None,
-    *,
-    most: int | None = None,
-    most_gaps: int | None = None,
-) -> list[Moment]:
+def history(run: Run, kernel: Kernel | None = None) -> list[Moment]:
     """Replay a run, and return its states after completed trials, in the order in which their values were observed.
 
     A corrected value is replayed as if it had been reported at first. A removed value is left out.
@@ -94,13 +76,10 @@ def history(
     Args:
         run: The run.
         kernel: The kernel of a journal in the certified setting.
-        most: The largest number of moments. In a longer run the moments are evenly spaced, up to the last value. By
-            default ``MOST_MOMENTS``, and fewer for very long runs.
-        most_gaps: The largest number of moments with the optimality gap; by default at most ``MOST_GAPS``.
 
     Returns:
-        The moments. In the practical setting, moments after more than ``MOST_FITTED`` values are left out, except the
-        last one.
+        The moments, evenly spaced; the last one is the end of the run. In the practical setting, other moments after
+        more than ``MOST_FITTED`` values are left out.
 
     Raises:
         JournalError: The journal cannot be read, or was made with another kernel.
@@ -109,20 +88,18 @@ def history(
     record = Record.of(run, kernel)
     record = replace(record, events=_with_final_results(record))
     observed = [event.number for event in record.events if isinstance(event, Tell)]
+    if not observed:
+        return []
     replayed = observed
     if not record.reopened().setting.certified:
         replayed = observed[:MOST_FITTED]
-    if most is None:
-        share = min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)
-        most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * share))
-    if most_gaps is None:
-        most_gaps = max(1, min(MOST_GAPS, most // 3))
-    watched = _spaced(replayed, most)
-    moments = _replay(record, watched, _spaced(watched, most_gaps))
-    if len(replayed) < len(observed):
-        moments.append(_end_of_long_run(record, observed[-1]))
-    elif moments and not moments[-1].trouble:
-        moments[-1] = _at_end(record, moments[-1])
+    share = min(1.0, (_SHORT / len(replayed)) ** 2)
+    most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * share))
+    moments = _replay(record, _spaced(replayed, most))
+    expected = None
+    if len(replayed) == len(observed):
+        expected = moments.pop().expected
+    moments.append(_at_end(record, observed[-1], expected))
     return moments
 
 
@@ -150,16 +127,12 @@ def _final_result(trial: Trial, time: float | None) -> Tell | Remove:
     return Tell(number=trial.number, value=trial.value, measured=trial.measured, time=time)
 
 
-def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> list[Moment]:
-    """Return the moments after the values of the watched trials.
-
-    Args:
-        record: The run.
-        watched: The numbers of the watched trials, in the order of their values.
-        with_gap: The numbers of watched trials after which the optimality gap is computed.
-    """
+def _replay(record: Record, watched: Sequence[int]) -> list[Moment]:
+    """Return the moments after the values of the watched trials, whose numbers are in the order of their values."""
     optimizer = record.blank()
-    best_of = max if record.maximize else min
+    best_of = min
+    if record.maximize:
+        best_of = max
     moments: list[Moment] = []
     values: list[float] = []
     n_without_value = 0
@@ -181,7 +154,7 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
             continue
         bounds = {}
         if not trouble:
-            bounds, trouble = _bounds(optimizer, event.number in with_gap)
+            bounds, trouble = _bounds(optimizer)
         finished = len(values) + n_without_value
         best = best_of(values)
         moments.append(
@@ -190,32 +163,23 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
     return moments
 
 
-def _at_end(record: Record, moment: Moment) -> Moment:
-    """Return the last moment, with the bounds at the end of the run: trials without a value may have followed it."""
-    last_kind = None
-    for event in record.events:
-        if isinstance(event, Tell | Fail | Prune | Remove | Change):
-            last_kind = type(event)
-    if last_kind is Tell or record.optimizer is None:
-        return moment
-    bounds, trouble = _bounds(record.optimizer, moment.gap is not None)
-    return replace(moment, finished=_finished(record), **bounds, trouble=trouble)
+def _at_end(record: Record, number: int, expected: tuple[float, float] | None) -> Moment:
+    """Return the moment at the end of the run: trials without a value may have followed the last value.
 
-
-def _end_of_long_run(record: Record, number: int) -> Moment:
-    """Return the last moment of a run that is not replayed to its end; ``number`` is the trial with the last value."""
-    bounds, trouble = _bounds(record.reopened(), with_gap=True)
+    Args:
+        record: The run.
+        number: The number of the trial with the last value.
+        expected: The expected range of this value, if it is known.
+    """
+    bounds, trouble = _bounds(record.reopened())
+    complete = record.with_status("complete")
+    values = [trial.value for trial in complete if trial.value is not None]
+    best = min(values)
+    if record.maximize:
+        best = max(values)
+    finished = len(record.trials) - len(record.with_status("pending"))
     value = record.trials[number].value or 0.0
-    best = value
-    best_trial = record.best()
-    if best_trial is not None:
-        best = best_trial.value or 0.0
-    return Moment(_finished(record), number, value, None, best, **bounds, trouble=trouble)
-
-
-def _finished(record: Record) -> int:
-    """Return the number of trials that have ended."""
-    return len(record.trials) - len(record.with_status("pending"))
+    return Moment(finished, number, value, expected, best, **bounds, trouble=trouble)
 
 
 def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
@@ -242,24 +206,19 @@ def _expected_range(optimizer: Optimizer, params: Params) -> tuple[tuple[float, 
     return (lower - below, upper + above), ""
 
 
-def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
+def _bounds(optimizer: Optimizer) -> tuple[dict[str, Any], str]:
     """Return the recommended trial and its bounds, as arguments of ``Moment``, and the reason if an error occurs."""
     try:
         best = optimizer.recommended()
         if best is None:
             return {}, ""
-        bounds: dict[str, Any] = {"recommended": best.number}
         interval = optimizer.interval(best.params)
-        if interval is None:
-            return bounds, ""
-        bounds["lower"], bounds["mean"], bounds["upper"] = interval
-        if with_gap:
-            gap = optimizer.gap()
-            if gap is not None:
-                bounds["gap"] = gap.value
-        return bounds, ""
     except KboError as error:
         return {}, str(error)
+    bounds: dict[str, Any] = {"recommended": best.number}
+    if interval is not None:
+        bounds["lower"], bounds["mean"], bounds["upper"] = interval
+    return bounds, ""
 
 
 def _spaced(numbers: Sequence[int], most: int) -> Sequence[int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kbo.optimize.optimizer import Optimizer
     from kbo.optimize.result import Result
     from kbo.optimize.run.trials import Trial
+    from kbo.space import Space
 
 Lines = list[tuple[str, str]]
 """Lines of text: pairs of a label and a sentence."""
@@ -211,7 +212,7 @@ def hypervolume(front: Front) -> str:
 
 def _trials(result: Result) -> str:
     """Return the number of trials, the reason why the run ended, and the trials to look at."""
-    sentence = trial_counts(result.trials, result.optimizer.space.conditions)
+    sentence = trial_counts(result.trials, result.optimizer.space)
     if result.stopped:
         sentence += f"; {result.stopped}"
     misplaced = result.optimizer.run.trials.misplaced
@@ -225,12 +226,12 @@ def _trials(result: Result) -> str:
     return sentence
 
 
-def trial_counts(trials: Sequence[Trial], conditions: Mapping[str, Any]) -> str:
+def trial_counts(trials: Sequence[Trial], space: Space) -> str:
     """Return the number of trials, and how many of them are repetitions, known results, failed and so on.
 
     Args:
         trials: The trials of a run.
-        conditions: The conditions of its parameters, by name: see ``Space.conditions``.
+        space: The search space of the run.
     """
     kinds = []
     n_not_asked = sum(not trial.asked for trial in trials)
@@ -246,7 +247,7 @@ def trial_counts(trials: Sequence[Trial], conditions: Mapping[str, Any]) -> str:
     failures = [trial.failure for trial in trials if trial.status == "failed"]
     if failures:
         reason = " ".join((failures[-1] or "no reason given").split())
-        reason = with_condition(reason, conditions)
+        reason = with_condition(reason, space.conditions)
         kinds.append(f"{len(failures)} failed (the last: {reason})")
     sentence = counted(len(trials), "trial")
     if not kinds:

@@ -1,6 +1,6 @@
 """Figures of a tuning run, each drawn on given axes.
 
-``axes``: empty figures and limits of axes. ``trials``: values, measurements, learning curves and bounds by trial.
+``axes``: empty figures and limits of axes. ``trials``: values, measurements, learning curves and expected ranges.
 ``slices``: the objective along one or two parameters. ``importance``: shares of the parameters. ``front``: several
 objectives.
 """
@@ -18,7 +18,6 @@ from kbo.report.figures.trials import (
     draw_history,
     draw_limit,
     draw_miscoverage,
-    draw_width,
 )
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "draw_limit",
     "draw_miscoverage",
     "draw_volume",
-    "draw_width",
     "finish",
     "importance",
     "picture",

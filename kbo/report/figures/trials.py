@@ -1,4 +1,4 @@
-"""Figures of a run by trials: values, measurements, learning curves, and bounds over the run."""
+"""Figures of a run by trials: values, measurements, learning curves, and expected ranges."""
 
 from __future__ import annotations
 
@@ -21,15 +21,12 @@ from kbo._base.plotting import (
 from kbo.errors import InvalidInput
 from kbo.optimize import Constraint, Trial
 from kbo.optimize.run.trials import measurement, violations
-from kbo.report.figures.axes import NO_BOUND, VALUE, frame, whole_numbers
+from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment
 
 _WIDE = 20
 """A scale is logarithmic if the ratio of the largest to the smallest value is above this."""
-
-
-_FINISHED = "trials finished"
 
 
 @isolated
@@ -200,37 +197,6 @@ def _curve_style(trial: Trial, is_recommended: bool) -> tuple[str, dict[str, Any
 
 
 @isolated
-def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
-    """Draw the width of the interval at the recommended trial, and the optimality gap, if it was computed.
-
-    Args:
-        axes: The axes to draw on.
-        moments: The states of the run, from ``history``.
-
-    Raises:
-        InvalidInput: There was no bound.
-    """
-    widths = {moment.finished: moment.width for moment in moments if moment.width is not None}
-    gaps = {moment.finished: moment.gap for moment in moments if moment.gap is not None}
-    if not widths:
-        raise InvalidInput(NO_BOUND)
-    axes.plot(
-        list(widths), list(widths.values()), color=BLUE, lw=1.6, label="width of the interval"
-    )
-    if gaps:
-        style = {"color": RED, "lw": 1.2, "marker": "o", "ms": 3.5}
-        axes.plot(list(gaps), list(gaps.values()), label="optimality gap", **style)
-    heights = [*widths.values(), *gaps.values()]
-    if min(heights) > 0 and max(heights) > _WIDE * min(heights):
-        logarithmic(axes)
-        plain_numbers(axes.yaxis)
-    elif min(heights) >= 0:
-        axes.set_ylim(bottom=0)
-    whole_numbers(axes.xaxis)
-    axes.set(xlabel=_FINISHED, ylabel="in units of the objective")
-
-
-@isolated
 def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the expected range of each value, computed before the value was observed, and the value.
 
@@ -258,7 +224,7 @@ def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     values = [moment.value for moment in expected[late:]]
     frame(axes, [], [*values, *lower_ends[late:], *upper_ends[late:]])
     whole_numbers(axes.xaxis)
-    axes.set(xlabel=_FINISHED, ylabel=VALUE)
+    axes.set(xlabel="trials finished", ylabel=VALUE)
 
 
 def _draw_values(axes: Any, moments: Sequence[Moment], **style: Any) -> None:

@@ -1,4 +1,4 @@
-"""The common part of ``kbo ask``, ``kbo tell`` and ``kbo journal``: journals, summaries and tables of results."""
+"""Runs by hand, for ``kbo ask``, ``kbo tell`` and ``kbo journal``: their journals, summaries and results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from kbo.optimize import result as results
     from kbo.optimize.run import run as runs
     from kbo.optimize.run import table
-    from kbo.report import record, summary
+    from kbo.report import advice, journal_file, record, summary
 else:
     checks = Lazy("kbo._base.checks")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     runs = Lazy("kbo.optimize.run.run")
+    advice = Lazy("kbo.report.advice")
+    journal_file = Lazy("kbo.report.journal_file")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
 
@@ -44,7 +46,7 @@ def run_of(path: Path) -> runs.Run:
         InvalidInput: The journal has the evaluations of a confirmation.
         JournalError: The journal cannot be read, is damaged, or is in use.
     """
-    contents = record.read_journal(path).whole()
+    contents = journal_file.read_journal(path).whole()
     header = contents.header
     if header.get("setting") == "confirm":
         raise InvalidInput(
@@ -56,43 +58,22 @@ def run_of(path: Path) -> runs.Run:
         contents.space,
         {**header, "space": contents.space.describe()},
         path,
-        record.needed_by(header),
+        journal_file.needed_by(header),
         value_range,
         describe=lambda first: header,
         main=contents.main,
     )
 
 
-def obstacle_to_choosing(contents: record.JournalFile) -> str:
-    """Return the reason why trials cannot be chosen from a journal alone; empty if they can."""
-    header = contents.header
-    if header.get("setting") == "confirm":
-        return "it has the evaluations of a confirmation"
-    if header.get("setting") == "certified":
-        return "the run is certified, and the journal has only a fingerprint of its kernel"
-    if "class" in header or "strategies" in header:
-        return "the setting is your own, and the journal has only its name"
-    for entry in contents.space.describe():
-        if entry["kind"] == "function":
-            return (
-                f"the constraint {entry['name']} is a function, and the journal has only its name"
-            )
-    return ""
-
-
-# Summaries
-
-
 def show_known(journal: Path) -> None:
     """Print the summary of a run from its journal, and its pending trials."""
-    contents = record.read_journal(journal)
-    obstacle = obstacle_to_choosing(contents)
+    run = record.Record.of(journal)
     typer.echo()
-    if obstacle:
-        typer.echo(f"no summary: {obstacle}")
+    if run.optimizer is None:
+        typer.echo(f"no summary: {run.obstacle}")
     else:
-        show_summary(record.Record.of(journal).reopened(), journal)
-    typer.echo(pending_text(trial for trial in contents.trials if trial.status == "pending"))
+        show_summary(run.optimizer, journal)
+    typer.echo(pending_text(run.with_status("pending")))
 
 
 def show_summary(optimizer: Optimizer, journal: Path) -> None:
@@ -110,7 +91,7 @@ def pending_text(trials: Iterable[Trial]) -> str:
             seconds = time.time() - trial.started
             age = "pending for less than 2 minutes"
             if seconds >= 120:
-                age = f"pending for {summary.duration(seconds)}"
+                age = f"pending for {advice.duration(seconds)}"
         groups.setdefault(age, []).append(str(trial.number))
     lines = [f"{age}: {', '.join(numbers)}" for age, numbers in groups.items()]
     return "\n".join(lines) or "no trial is pending"
