@@ -19,7 +19,6 @@ from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailur
 from kbo.optimize.insight.confirmation.evaluations import Evaluations
 from kbo.optimize.insight.confirmation.race import Finalist
 from kbo.optimize.result import result_of
-from kbo.report.replay import _expected_range
 from tests.commands import kbo as command
 
 CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]
@@ -309,10 +308,6 @@ def test_a_fitted_noise_level_is_that_at_the_recommended_parameters():
     assert "fitted" in result.account["noise"]
     assert surrogate.noise_std == pytest.approx(0.2, rel=0.25)
     assert result.confirm(steep, 30).tolerance == 0.25 * result.assumptions["noise_std"]
-    lower, _, upper = result.interval({"x": 0.9})
-    (least, largest), _ = _expected_range(result.settled, {"x": 0.9})
-    assert lower - least == pytest.approx(2 * surrogate.noise_std_at(-lower))
-    assert largest - upper == pytest.approx(2 * surrogate.noise_std_at(-upper))
 
 
 def test_lines_take_the_place_of_a_progress_bar():

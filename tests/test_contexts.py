@@ -9,7 +9,7 @@ import kbo
 from kbo import report
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.report.figures import slice_of
+from kbo.report.figures.slices import slice_of
 from kbo.space import Space
 
 PLANE = {"x": (0.0, 1.0), "c": (0.0, 1.0)}

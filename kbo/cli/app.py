@@ -14,8 +14,8 @@ import typer
 
 from kbo._base.lazy import Lazy
 from kbo.cli.ask import ask
-from kbo.cli.by_hand import Journal
 from kbo.cli.journal import journal
+from kbo.cli.options import Journal
 from kbo.cli.script import load
 from kbo.cli.tell import tell
 from kbo.cli.tune import confirm, tune

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,13 +16,12 @@ from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
 from kbo.cli.by_hand import (
-    Journal,
     column_of,
     pending_text,
     show_summary,
     value_column,
 )
-from kbo.errors import AnotherSpace, InvalidInput
+from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeata
 
 
 def ask(
-    journal: Journal,
+    journal: options.Journal,
     count: Annotated[int, Option("-n", min=0, help=_COUNT)] = 1,
     space: Annotated[Path | None, Option(help=_SPACE)] = None,
     maximize: options.Maximize = False,
@@ -166,16 +166,12 @@ def _run_of(
             f"{path} cannot be continued in the shell: {obstacle}. Continue it by the script that began it, or by "
             f"kbo.Optimizer(..., journal={str(path)!r}) with its arguments; `kbo tell` records results."
         )
-    header = {**contents.header, **header}
-    try:
-        return journal_file.optimizer_of(header, **given)
-    except AnotherSpace as error:
-        if not allow_change and not options.agrees_to_change(error, path):
-            raise
-    options.check_new_parameters(path, space, values, "--was NAME=VALUE")
-    optimizer = journal_file.optimizer_of(header, **given, allow_change=True)
+    reopen = partial(journal_file.optimizer_of, {**contents.header, **header}, **given)
+    optimizer = options.in_changed_space(
+        reopen, path, space, values, "--was NAME=VALUE", allow_change
+    )
     for name in contents.space.parameters:
-        if name not in space.parameters:
+        if name not in optimizer.space.parameters:
             typer.echo(
                 f"{name} is left out from here on: trials that differ in it alone count as repetitions. To keep them "
                 f"apart, give it one value: `{name}: VALUE`.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,14 +14,12 @@ from kbo.cli import options
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo._base import checks
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
     from kbo.optimize.run import run as runs
     from kbo.optimize.run import table
     from kbo.report import advice, journal_file, record, summary
 else:
-    checks = Lazy("kbo._base.checks")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     runs = Lazy("kbo.optimize.run.run")
@@ -32,8 +30,6 @@ else:
 
 _RESERVED = ("trial", "value", "failed")
 """Columns of a table of results that no parameter can have."""
-
-Journal = Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run (.jsonl).")]
 
 
 # Runs
@@ -140,12 +136,3 @@ def trial_in(text: str) -> int:
     if not text.isdecimal():
         raise InvalidInput(f"expected the number of a trial, such as 17, got {text!r}.")
     return int(text)
-
-
-def number_in(name: str, text: str) -> float:
-    """Return the number in a text; ``name`` is for the message.
-
-    Raises:
-        InvalidInput: The text is no finite number.
-    """
-    return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")

@@ -13,7 +13,7 @@ import typer
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.by_hand import Journal, number_in, result_text, run_of, show_known, trial_in
+from kbo.cli.by_hand import result_text, run_of, show_known, trial_in
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _OCCURRENCES = {
 
 
 @journal.command()
-def check(path: Journal) -> None:
+def check(path: options.Journal) -> None:
     """Check that a journal is not damaged; the exit code is 1 if it is."""
     contents = journal_file.read_journal(path).whole()
     counts = summary.trial_counts(contents.trials, contents.space)
@@ -68,7 +68,7 @@ def check(path: Journal) -> None:
 
 @journal.command()
 def show(
-    path: Journal,
+    path: options.Journal,
     trial: Annotated[
         int | None,
         typer.Option("--trial", help="Show one trial: why it was chosen, and what was reported."),
@@ -184,7 +184,7 @@ def _show_trial(contents: JournalFile, number: int) -> None:
 
 @journal.command()
 def correct(
-    path: Journal,
+    path: options.Journal,
     values: Annotated[
         list[str],
         typer.Argument(
@@ -205,11 +205,11 @@ def correct(
     with contextlib.closing(run_of(path)) as run:
         measurements = {}
         for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
-            measurements[name] = number_in(name, text)
+            measurements[name] = options.number_in(name, text)
         corrections = []
         for number, text in options.assignments(values, _CORRECTION).items():
             trial = run.trials.ended(trial_in(number))
-            returned = (number_in("value", text), {**trial.measured, **measurements})
+            returned = (options.number_in("value", text), {**trial.measured, **measurements})
             run.outcome(returned)
             corrections.append((trial, returned))
         if measurements and len(corrections) > 1:
@@ -223,7 +223,7 @@ def correct(
 
 @journal.command()
 def remove(
-    path: Journal,
+    path: options.Journal,
     numbers: Annotated[
         list[int], typer.Argument(metavar="TRIAL...", help="The numbers of the trials.")
     ],
@@ -247,7 +247,7 @@ def remove(
 
 @journal.command()
 def repair(
-    path: Journal,
+    path: options.Journal,
     new: Annotated[
         Path, typer.Argument(metavar="NEW", help="The file to write; it must not exist.")
     ],
@@ -266,7 +266,7 @@ def repair(
 
 @journal.command()
 def export(
-    path: Journal,
+    path: options.Journal,
     to: Annotated[
         Path | None,
         typer.Option("--to", help="A .csv, .json or .parquet file; by default CSV on the screen."),

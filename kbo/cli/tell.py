@@ -16,9 +16,7 @@ from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
 from kbo.cli.by_hand import (
-    Journal,
     column_of,
-    number_in,
     result_text,
     run_of,
     show_known,
@@ -62,7 +60,7 @@ _ROUNDING = 1e-3
 
 
 def tell(
-    journal: Journal,
+    journal: options.Journal,
     result: Annotated[list[str], typer.Argument(metavar="TRIAL VALUE | TABLE", help=_RESULT)],
     failed: Annotated[str | None, Option(help=_FAILED)] = None,
     again: Annotated[bool, Option("--again", help=_AGAIN)] = False,
@@ -353,13 +351,13 @@ def _report(
         InvalidInput: A text cannot be read, there is not exactly one of value and failure, a measurement is missing, or
             a setting differs.
     """
-    numbers = {name: number_in(name, text) for name, text in measured.items()}
+    numbers = {name: options.number_in(name, text) for name, text in measured.items()}
     failure = cells.get("failed")
     if ("value" in cells) == (failure is not None):
         raise InvalidInput(_refusal_of_result(trial, run))
     value = None
     if failure is None:
-        value = number_in("value", cells["value"])
+        value = options.number_in("value", cells["value"])
         missing = [name for name in run.needed if name not in numbers]
         if missing:
             raise InvalidInput(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ from kbo._base.lazy import Lazy
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
 from kbo.cli.script import Script, load
-from kbo.errors import AnotherProblem, AnotherSpace, InvalidInput
+from kbo.errors import AnotherProblem, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from kbo.optimize.constraints import constraint as constraint_module
     from kbo.optimize.run import table
     from kbo.optimize.settings.setting import Setting
-    from kbo.report import figures, summary
+    from kbo.report import summary
 else:
     constraint_module = Lazy("kbo.optimize.constraints.constraint")
     results = Lazy("kbo.optimize.result")
     table = Lazy("kbo.optimize.run.table")
-    figures = Lazy("kbo.report.figures")
     summary = Lazy("kbo.report.summary")
 
 _TRIALS = "Number of all trials, including those in the journal."
@@ -168,8 +167,19 @@ def tune(
         former = options.unused_path(path)
         path.replace(former)
         typer.echo(f"renamed {path} to {former}", err=True)
-    result = _run(run, script, constraints, path, allow_change)
-    _show(result, path, target)
+    _, on_parameters = constraint_module.measured_only(constraints)
+    result = options.in_changed_space(
+        run,
+        path,
+        kbo.Space(script.bounds, on_parameters),
+        script.was,
+        'was = {"NAME": VALUE} beside bounds',
+        allow_change,
+    )
+    options.show_lines(summary.lines(result, f"`kbo confirm {target}`"))
+    if result.stopped.startswith("interrupted"):
+        typer.echo("The same command continues from here.")
+        raise typer.Exit(130)
     if confirm and result.exact:
         typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
     elif confirm:
@@ -286,62 +296,7 @@ def _print_trial(trial: Trial, result: Result) -> None:
     tqdm.write(line)
 
 
-# The run
-
-
-def _run(
-    run: Callable[..., Result],
-    script: Script,
-    constraints: Sequence[Any],
-    path: Path,
-    allow_change: bool,
-) -> Result:
-    """Run the optimisation and return its result; if the space has changed, only if the user agrees.
-
-    Args:
-        run: ``minimize`` or ``maximize`` with its arguments.
-        script: The script; its ``was`` has the values of new parameters in earlier trials.
-        constraints: All constraints, on parameters and on measured quantities.
-        path: The journal.
-        allow_change: Whether the space may change without asking the user.
-    """
-    try:
-        return run()
-    except AnotherSpace as error:
-        if not allow_change and not options.agrees_to_change(error, path):
-            raise
-    _, on_parameters = constraint_module.measured_only(constraints)
-    space = kbo.Space(script.bounds, on_parameters)
-    options.check_new_parameters(path, space, script.was, 'was = {"NAME": VALUE} beside bounds')
-    return run(allow_change=True, was=script.was)
-
-
 # The result
-
-
-def _show(result: Result, path: Path, target: str) -> None:
-    """Print the summary of a run, and draw a picture beside its journal.
-
-    Raises:
-        typer.Exit: The run was interrupted; then there is no picture.
-    """
-    lines = summary.lines(result, f"`kbo confirm {target}`")
-    if result.stopped.startswith("interrupted"):
-        options.show_lines(lines)
-        typer.echo("The same command continues from here.")
-        raise typer.Exit(130)
-    picture = path.with_suffix(".png")
-    _draw(result).savefig(picture, dpi=150)
-    options.show_lines([*lines, ("Picture", str(picture))])
-
-
-def _draw(result: Result) -> Any:
-    """Return a figure of the front, or of the values of the trials."""
-    if result.front is not None:
-        return result.plot("front")
-    figure, axes = figures.picture()
-    figures.draw_history(axes, result)
-    return figures.finish(figure)
 
 
 def _evaluate_again(

@@ -10,13 +10,9 @@ from kbo.optimize import Trial
 from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.run.trials import violations
 from kbo.report.record import Record
-from kbo.report.replay import NOISE_MARGIN
 from kbo.report.summary import why_no_model
 
 _LONGEST_REASON = 300  # largest number of characters of a failure's reason
-
-_MOST_OUTSIDE = 0.05
-"""Largest share of values outside their expected ranges that does not refute the assumptions."""
 
 
 # The run and its trials
@@ -156,28 +152,6 @@ def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
     if record.space.constraints:
         sentence += " Grey: values that violate a constraint there."
     return sentence
-
-
-def model_check(outside: int, expected: int) -> str:
-    """Return the conclusion about the assumptions from the values outside of their expected ranges.
-
-    Args:
-        outside: Number of values outside of their expected ranges.
-        expected: Number of values with an expected range, at least 1.
-    """
-    fact = (
-        f"For each of {expected} values there was an interval of the objective before the value was observed. "
-        f"{outside} of the values ({outside / expected:.1%}) missed it by more than {NOISE_MARGIN:g} noise levels."
-    )
-    most = _MOST_OUTSIDE * expected
-    if outside > max(1, most):
-        return (
-            f"{fact} More than {_MOST_OUTSIDE:.0%} says that the noise level or the norm bound is too small, or that "
-            "the kernel is wrong, at least early in the run."
-        )
-    if outside > most:
-        return f"{fact} One value of so few says little."
-    return f"{fact} That is as few as it should be: this check finds nothing against kernel and noise level."
 
 
 def resume(record: Record) -> str:

@@ -27,11 +27,11 @@ from kbo.optimize.run.table import by_name, format_params, heading, shown, text
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
 from kbo.regression.posterior import Posterior
-from kbo.report import captions, figures, summary
+from kbo.report import captions, summary
+from kbo.report.figures.axes import finish, picture
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run
 from kbo.report.rendering import Hint, Picture, embed, render
-from kbo.report.replay import NOISE_MARGIN, miscoverage
 from kbo.space import Space
 
 _MOST_TRIALS = 50  # number of rows of the tables of the best and of the last trials
@@ -50,11 +50,18 @@ _IN_CARDS = (
 _SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again`"
 """The commands and the call that evaluate the best trials again."""
 
+_ASSUMPTIONS = {
+    "noise_std": "noise level (units of the objective)",
+    "norm_bound": "norm bound (units of the objective)",
+    "delta": "probability that bounds may fail",
+    "from": "where they come from",
+}
+"""Labels of the numbers in ``Result.assumptions``; the others have their names."""
+
 _VOCABULARY = {
     "format_params": format_params,
     "level": LEVEL,
     "more": N_MORE,
-    "noise_margin": NOISE_MARGIN,
     "rounded_up": rounded_up,
     "shown": shown,
     "captions": captions,
@@ -233,14 +240,11 @@ def _picture_values(record: Record, plots: Plots, is_drawn: bool) -> dict[str, A
     pictures: dict[str, dict[str, Picture]] = {name: {} for name in GROUPS if name != "overview"}
     if is_drawn:
         pictures = {name: _pictures(plots.group(name)) for name in pictures}
-    n_outside, n_expected = miscoverage(plots.moments)
     return {
         "pictures": pictures,
         "undrawn": captions.not_drawn(record, pictures["slices"]),
         "effects": plots.effects,
         "moments": plots.moments,
-        "outside": n_outside,
-        "expected": n_expected,
     }
 
 
@@ -256,24 +260,13 @@ def _numbers(result: Result | None) -> dict[str, Any]:
     """Return the numbers behind the bounds, by label; empty without bounds, or with several objectives."""
     if result is None or not result.assumptions or result.front is not None:
         return {}
-    assumptions = result.assumptions
-    numbers = {
-        "kernel": assumptions["kernel"],
-        "noise level (units of the objective)": assumptions["noise_std"],
-    }
-    if "norm_bound" in assumptions:
-        numbers["norm bound (units of the objective)"] = assumptions["norm_bound"]
-    delta = assumptions["delta"]
-    if not result.certified:
-        delta = f"{delta:g}, nominal"
-    numbers["probability that bounds may fail"] = delta
-    numbers["where they come from"] = assumptions["from"]
+    numbers = {}
+    for name, value in result.assumptions.items():
+        numbers[_ASSUMPTIONS.get(name, name)] = value
     surrogate = result.settled.insight.report_surrogate()
-    if surrogate is not None:
-        numbers["ridge (units of the kernel)"] = surrogate.posterior.ridge
-        numbers["observations"] = surrogate.posterior.n
-        numbers |= _lengthscales(surrogate.posterior, result.settled.space)
-    return numbers
+    if surrogate is None:
+        return numbers
+    return numbers | _lengthscales(surrogate.posterior, result.settled.space)
 
 
 def _lengthscales(posterior: Posterior, space: Space) -> dict[str, float]:
@@ -290,9 +283,9 @@ def _pictures(group: Group) -> dict[str, Picture]:
     """Return the figures of a group as pictures, by name."""
     pictures = {}
     for name, drawing in group.items():
-        figure, axes = figures.picture(height=drawing.height)
+        figure, axes = picture(height=drawing.height)
         drawing.draw(axes)
-        pictures[name] = embed(figures.finish(figure))
+        pictures[name] = embed(finish(figure))
     return pictures
 
 

@@ -20,10 +20,13 @@ from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.table import by_name
 from kbo.optimize.run.trials import measurement
-from kbo.report import figures
-from kbo.report.figures.importance import Importance, importance
+from kbo.report.figures.axes import finish
+from kbo.report.figures.front import draw_front, draw_volume
+from kbo.report.figures.importance import Importance, draw_importance, importance
+from kbo.report.figures.slices import draw_band, draw_contour
+from kbo.report.figures.trials import draw_curves, draw_history, draw_limit
 from kbo.report.record import Record, Run
-from kbo.report.replay import Moment, history, miscoverage
+from kbo.report.replay import Moment, history
 
 MOST_SLICES = 12
 """Largest number of parameters with a slice; the most important ones have one."""
@@ -39,7 +42,6 @@ GROUPS = (
     "importance",
     "contours",
     "curves",
-    "bounds",
     "overview",
 )
 """Names of the groups of figures; each is a method of ``Plots``."""
@@ -122,9 +124,7 @@ class Plots:
             return {}
         group = {}
         for first, second in itertools.combinations(front.objectives, 2):
-            draw = partial(
-                figures.draw_front, run=self.record, front=front, first=first, second=second
-            )
+            draw = partial(draw_front, run=self.record, front=front, first=first, second=second)
             group[f"{first.name} and {second.name}"] = Drawing(draw, height=3.8)
         return group
 
@@ -132,11 +132,11 @@ class Plots:
         """Return the figure of the values by trial, or of the hypervolume with several objectives."""
         if not self.record.with_status("complete"):
             return {}
-        draw = partial(figures.draw_history, run=self.record, moments=self.moments)
+        draw = partial(draw_history, run=self.record, moments=self.moments)
         if self.record.objectives:
             if self.estimated_front is None or len(self.record.objectives) > EXACT:
                 return {}
-            draw = partial(figures.draw_volume, run=self.record, front=self.estimated_front)
+            draw = partial(draw_volume, run=self.record, front=self.estimated_front)
         return {"history": Drawing(draw)}
 
     def limits(self) -> Group:
@@ -144,7 +144,7 @@ class Plots:
         group = {}
         for constraint in self.record.constraints:
             if any(measurement(trial, constraint) is not None for trial in self.record.trials):
-                draw = partial(figures.draw_limit, run=self.record, constraint=constraint)
+                draw = partial(draw_limit, run=self.record, constraint=constraint)
                 group[str(constraint)] = Drawing(draw)
         return group
 
@@ -152,7 +152,7 @@ class Plots:
         """Return a figure of the objective along each of the most important parameters."""
         group = {}
         for name in self._ranked()[:MOST_SLICES]:
-            draw = partial(figures.draw_band, run=self.record, parameter=name)
+            draw = partial(draw_band, run=self.record, parameter=name)
             if name in self.effects:
                 draw = partial(draw, best_range=self.effects[name].range)
             group[name] = Drawing(draw)
@@ -163,14 +163,14 @@ class Plots:
         entries = self.shares[:MOST_SLICES]
         if len(entries) < 2:
             return {}
-        draw = partial(figures.draw_importance, entries=entries)
+        draw = partial(draw_importance, entries=entries)
         return {"importance": Drawing(draw, height=1.3 + 0.42 * len(entries))}
 
     def contours(self) -> Group:
         """Return a figure of the objective over each pair of the most important parameters."""
         group = {}
         for first, second in itertools.combinations(self._ranked()[:MOST_PAIRED], 2):
-            draw = partial(figures.draw_contour, run=self.record, first=first, second=second)
+            draw = partial(draw_contour, run=self.record, first=first, second=second)
             group[f"{first} and {second}"] = Drawing(draw, height=3.6)
         return group
 
@@ -178,14 +178,7 @@ class Plots:
         """Return the figure of learning curves, if trials reported any."""
         if not any(trial.reports for trial in self.record.trials):
             return {}
-        return {"curves": Drawing(partial(figures.draw_curves, run=self.record))}
-
-    def bounds(self) -> Group:
-        """Return the figure of values outside their expected ranges, if any value had such a range."""
-        _, n_expected = miscoverage(self.moments)
-        if n_expected == 0:
-            return {}
-        return {"miscoverage": Drawing(partial(figures.draw_miscoverage, moments=self.moments))}
+        return {"curves": Drawing(partial(draw_curves, run=self.record))}
 
     def overview(self) -> Group:
         """Return the most important figures: history, importance and two slices; with several objectives the front."""
@@ -203,8 +196,7 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", "front" (several objectives), "history" (values and intervals), "limits" (measured quantities
             and their limits), "slices" (the objective along each parameter), "importance" (shares of the variation),
-            "contours" (pairs of parameters), "curves" (learning curves) or "bounds" (values outside their
-            expected ranges).
+            "contours" (pairs of parameters) or "curves" (learning curves).
         kernel: The kernel of a journal in the certified setting.
 
     Raises:
@@ -231,7 +223,7 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         axes = subfigure.add_subplot()
         dress(axes, "", "", "")
         drawing.draw(axes)
-        figures.finish(subfigure)
+        finish(subfigure)
     setattr(figure, "_repr_png_", partial(_png, figure))  # noqa: B010  (notebooks show it, also without pyplot)
     return figure
 

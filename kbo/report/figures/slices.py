@@ -130,10 +130,7 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
     points[:, list(space.parameters).index(parameter)] = units
     lower, mean, upper = _interval(optimizer, points)
     return Slice(
-        name=along.name,
-        values=along.values,
-        options=along.options,
-        log=along.log,
+        **vars(along),
         lower=lower.tolist(),
         mean=mean.tolist(),
         upper=upper.tolist(),

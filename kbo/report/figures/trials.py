@@ -1,4 +1,4 @@
-"""Figures of a run by trials: values, measurements, learning curves, and expected ranges."""
+"""Figures of a run by trials: values, measurements, and learning curves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from kbo._base.plotting import (
     logarithmic,
     plain_numbers,
 )
-from kbo.errors import InvalidInput
 from kbo.optimize import Constraint, Trial
 from kbo.optimize.run.trials import measurement, violations
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
@@ -194,42 +193,3 @@ def _curve_style(trial: Trial, is_recommended: bool) -> tuple[str, dict[str, Any
         cross = {"marker": "x", "markevery": [-1], "ms": 4}
         return "stopped early", {"color": ORANGE, "lw": 0.9, "alpha": 0.7, **cross}
     return "other trials", {"color": BLUE, "lw": 0.9, "alpha": 0.6}
-
-
-@isolated
-def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
-    """Draw the expected range of each value, computed before the value was observed, and the value.
-
-    Args:
-        axes: The axes to draw on.
-        moments: The states of the run, from ``history``.
-
-    Raises:
-        InvalidInput: There was no bound before any value.
-    """
-    expected = [moment for moment in moments if moment.expected is not None]
-    if not expected:
-        raise InvalidInput(
-            "there is no range to draw: no value had a bound before it was observed."
-        )
-    finished = [moment.finished for moment in expected]
-    lower_ends, upper_ends = zip(*(moment.expected for moment in expected), strict=True)
-    bars = {"color": BLUE, "alpha": 0.35, "lw": max(0.6, min(4.0, 160 / len(expected)))}
-    axes.vlines(finished, lower_ends, upper_ends, label="expected before", **bars)
-    inside = [moment for moment in expected if not moment.missed]
-    outside = [moment for moment in expected if moment.missed]
-    _draw_values(axes, inside, label="observed", color="black", s=9)
-    _draw_values(axes, outside, label="observed, outside", color=RED, marker="x", s=36)
-    late = len(expected) // 4  # the first bounds are wide
-    values = [moment.value for moment in expected[late:]]
-    frame(axes, [], [*values, *lower_ends[late:], *upper_ends[late:]])
-    whole_numbers(axes.xaxis)
-    axes.set(xlabel="trials finished", ylabel=VALUE)
-
-
-def _draw_values(axes: Any, moments: Sequence[Moment], **style: Any) -> None:
-    """Draw the observed values of moments as dots."""
-    if moments:
-        finished = [moment.finished for moment in moments]
-        values = [moment.value for moment in moments]
-        axes.scatter(finished, values, zorder=3, **style)
