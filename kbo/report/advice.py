@@ -99,14 +99,14 @@ def guaranteed_gap(result: Result) -> str:
 
 
 def more_for_front(front: Front, gap: Gap | None) -> str:
-    """Return what more trials can gain over a front at most, by estimates of its gap, as a sentence."""
+    """Return the largest gain of more trials over a front, by the estimated gap, as a sentence; empty if unknown."""
     if gap is None:
         return ""
     return f"by the models, {_behind(front, gap)}: go on if that matters, else stop"
 
 
 def _behind(front: Front, gap: Gap) -> str:
-    """Return how much worse a setting of the front is than any other setting, at most, in units of the objectives."""
+    """Return the largest loss of the front against any other setting, in units of the objectives, as a clause."""
     losses = []
     for name, extent in front.extents.items():
         losses.append(f"{rounded_up(gap.value * extent, 3)} worse in {name}")

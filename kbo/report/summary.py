@@ -17,7 +17,7 @@ from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.result import result_of
 from kbo.optimize.run.outcome import with_condition
 from kbo.optimize.run.table import format_params
-from kbo.optimize.run.trials import measurement, violations
+from kbo.optimize.run.trials import measurement, repetitions, violations
 from kbo.report.advice import (
     first_trial,
     good_values,
@@ -234,12 +234,13 @@ def trial_counts(trials: Sequence[Trial], space: Space) -> str:
         space: The search space of the run.
     """
     kinds = []
-    n_not_asked = sum(not trial.asked for trial in trials)
-    n_repeated = _n_repeated(trials)
+    not_asked = [trial for trial in trials if not trial.asked]
+    first = repetitions(trials)
+    n_repeated = sum(trial.number in first for trial in not_asked)
     if n_repeated:
         kinds.append(counted(n_repeated, "repetition"))
-    if n_repeated < n_not_asked < len(trials):
-        kinds.append(counted(n_not_asked - n_repeated, "known result"))
+    if n_repeated < len(not_asked) < len(trials):
+        kinds.append(counted(len(not_asked) - n_repeated, "known result"))
     counts = Counter(trial.status for trial in trials)
     for status, words in _STATUSES.items():
         if counts[status]:
@@ -253,19 +254,6 @@ def trial_counts(trials: Sequence[Trial], space: Space) -> str:
     if not kinds:
         return sentence
     return f"{sentence}, of which {', '.join(kinds)}"
-
-
-def _n_repeated(trials: Sequence[Trial]) -> int:
-    """Return the number of repetitions: trials that kbo did not propose, at the parameters of one that it did."""
-    asked = set()
-    n_repeated = 0
-    for trial in trials:
-        params = repr(trial.params)
-        if trial.asked:
-            asked.add(params)
-        elif params in asked:
-            n_repeated += 1
-    return n_repeated
 
 
 def questioned(result: Result, names: Sequence[Any]) -> str:
