@@ -372,7 +372,7 @@ def test_a_table_is_audited(tmp_path):
     assert space.parameters["lr"].log
     assert found.likely in range(100, 116)
     assert "ranges are those of the trials" in str(found)
-    assert "it counts the rows: run" in str(found)
+    assert "run (it counts the rows)" in str(found)
     assert "bound, widen it" not in str(found)
     page = tmp_path / "page.html"
     printed = command("audit", path, "--target", "loss", "--to", page).stdout
@@ -386,7 +386,7 @@ def test_rows_of_a_table_that_cannot_be_used_are_counted():
     values = [float(i) for i in range(12)]
     table = pd.DataFrame({0: [0.1 * i for i in range(12)], "c": ["a", None] * 6, "value": values})
     found = str(kbo.audit(table))
-    assert "6 trials, 6 rows left out (the first is row 1: it has no c); no parameter" in found
+    assert "6 trials, 6 rows left out (the first is row 1: it has no c); columns that are" in found
     states = table.drop(columns="c").assign(
         state=["FINISHED"] * 10 + ["FAILED"] * 2, number=range(50, 62)
     )
