@@ -166,7 +166,7 @@ def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_miss
 
 def test_the_replay_has_the_bounds_of_every_moment(proved):
     path, kernel = proved
-    moments = report.history(path, kernel)
+    moments = report.history(Record.of(path, kernel))
     header, events = journal.read(path)
     observed = [event for event in events if isinstance(event, Tell)]
     again = optimizer_of(header, kernel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,19 +19,16 @@ from kbo.cli.by_hand import (
     column_of,
     pending_text,
     show_summary,
-    value_column,
+    table_of,
 )
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
     from kbo.optimize.run import table
     from kbo.report import journal_file, summary
 else:
-    pd = Lazy("pandas")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     journal_file = Lazy("kbo.report.journal_file")
@@ -80,7 +77,7 @@ def ask(
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())
         new = _new_trials(optimizer, count)
-    batch = _table_of(new or pending, optimizer)
+    batch = table_of(new or pending, optimizer)
     if len(batch):
         columns = ["trial", *map(column_of, optimizer.space.parameters)]
         typer.echo(printable(batch[columns].map(_shown_cell).to_string(index=False)))
@@ -251,20 +248,6 @@ def _new_trials(optimizer: Optimizer, count: int) -> list[Trial]:
         trials.append(optimizer.run.begin(params, explanation.record()))
         optimizer.run.release()  # this process ends before the value comes
     return trials
-
-
-def _table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
-    """Return a table of trials in which the user fills in the results."""
-    run = optimizer.run
-    columns = ["trial", *map(column_of, run.space.parameters), value_column(run)]
-    columns += [f"measured.{name}" for name in run.needed]
-    rows = []
-    for trial in trials:
-        row: dict[str, Any] = {"trial": trial.number}
-        for name, value in table.by_name(trial.params).items():
-            row[column_of(name)] = table.cell(value) if isinstance(value, str) else value
-        rows.append(row)
-    return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
 
 
 def _shown_cell(value: Any) -> str:

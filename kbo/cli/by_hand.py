@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kbo._base.lazy import Lazy
+from kbo._base.terminal import printable
 from kbo.cli import options
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
+    from kbo.optimize.evaluated import table as evaluated
     from kbo.optimize.run import run as runs
     from kbo.optimize.run import table
     from kbo.report import advice, journal_file, record, summary
 else:
+    pd = Lazy("pandas")
+    evaluated = Lazy("kbo.optimize.evaluated.table")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     runs = Lazy("kbo.optimize.run.run")
@@ -115,6 +121,42 @@ def value_column(run: runs.Run) -> str:
     if is_taken or run.main.startswith(table.FORMULA):
         return f"measured.{run.main}"
     return table.heading(run.main)
+
+
+def table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
+    """Return a table of trials in which the user fills in the results."""
+    run = optimizer.run
+    columns = ["trial", *map(column_of, run.space.parameters), value_column(run)]
+    columns += [f"measured.{name}" for name in run.needed]
+    rows = []
+    for trial in trials:
+        row: dict[str, Any] = {"trial": trial.number}
+        for name, value in table.by_name(trial.params).items():
+            row[column_of(name)] = table.cell(value) if isinstance(value, str) else value
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
+
+
+def measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]:
+    """Return the names of the measurements besides the value, by column.
+
+    Unused columns are named on standard error: they are neither measurements nor columns of ``kbo ask --to``.
+    """
+    expected = {"trial", "failed", value_column(run)}
+    settings = {column_of(name) for name in run.space.parameters}
+    names = {}
+    unused = []
+    for column in columns:
+        if column in expected:
+            continue
+        name = evaluated.measurement_in(column, run.space, run.needed)
+        if name is not None:
+            names[column] = name
+        elif column not in settings:
+            unused.append(column)
+    if unused:
+        typer.echo(printable(f"columns that are not used: {', '.join(unused)}"), err=True)
+    return names
 
 
 # Results as text

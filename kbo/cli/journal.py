@@ -100,7 +100,7 @@ def _table(contents: JournalFile) -> str:
 
 def _cell(value: Any) -> str:
     """Return a value as text, a number with six digits; empty if there is none."""
-    if value is None or value != value:
+    if pd.isna(value):
         return ""
     if isinstance(value, float):
         return f"{value:.6g}"

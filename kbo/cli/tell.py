@@ -17,6 +17,7 @@ from kbo._base.terminal import printable
 from kbo.cli import options
 from kbo.cli.by_hand import (
     column_of,
+    measurement_columns,
     result_text,
     run_of,
     show_known,
@@ -28,12 +29,10 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     from kbo._base import checks
     from kbo.optimize import Trial
-    from kbo.optimize.evaluated import table as evaluated
     from kbo.optimize.run import outcome, table
     from kbo.optimize.run import run as runs
 else:
     checks = Lazy("kbo._base.checks")
-    evaluated = Lazy("kbo.optimize.evaluated.table")
     outcome = Lazy("kbo.optimize.run.outcome")
     table = Lazy("kbo.optimize.run.table")
 
@@ -243,7 +242,7 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
     columns, lines = table.read_csv(path, advice)
     if len({*columns}) < len(columns) or not {"trial", value} <= {*columns}:
         raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {advice}")
-    measurements = _measurement_columns(columns, run)
+    measurements = measurement_columns(columns, run)
     reports: dict[int, _Report] = {}
     refusals = []
     for line, entries in lines:
@@ -271,28 +270,6 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
     if refusals:
         raise InvalidInput("\n".join(refusals))
     return [report for report in reports.values() if report.trial.status == "pending"]
-
-
-def _measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]:
-    """Return the names of the measurements besides the value, by column.
-
-    Unused columns are named on standard error: they are neither measurements nor columns of ``kbo ask --to``.
-    """
-    expected = {"trial", "failed", value_column(run)}
-    settings = {column_of(name) for name in run.space.parameters}
-    names = {}
-    unused = []
-    for column in columns:
-        if column in expected:
-            continue
-        name = evaluated.measurement_in(column, run.space, run.needed)
-        if name is not None:
-            names[column] = name
-        elif column not in settings:
-            unused.append(column)
-    if unused:
-        typer.echo(printable(f"columns that are not used: {', '.join(unused)}"), err=True)
-    return names
 
 
 def _report_in_row(

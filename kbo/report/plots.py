@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from gpytorch.kernels import Kernel
-
 from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo._base.plotting import blank, dress
@@ -189,7 +187,7 @@ class Plots:
 
 
 @isolated
-def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> Any:
+def plot(run: Run, what: str = "overview") -> Any:
     """Return a figure of matplotlib with all figures of one group. Notebooks show it.
 
     Args:
@@ -197,7 +195,6 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         what: "overview", "front" (several objectives), "history" (values and intervals), "limits" (measured quantities
             and their limits), "slices" (the objective along each parameter), "importance" (shares of the variation),
             "contours" (pairs of parameters) or "curves" (learning curves).
-        kernel: The kernel of a journal in the certified setting.
 
     Raises:
         InvalidInput: There is no such figure, or nothing to draw.
@@ -206,7 +203,7 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         >>> kbo.report.plot(result, "slices").savefig("slices.png")
     """
     checks.one_of("what", what, GROUPS)
-    record = Record.of(run, kernel).with_result(evaluations=0)
+    record = Record.of(run).with_result(evaluations=0)
     drawings = list(Plots(record).group(what).values())
     if not drawings:
         raise InvalidInput(

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpytorch.kernels import Kernel
-
 from kbo._base.isolation import isolated
 from kbo.errors import KboError
 from kbo.optimize import Optimizer, Trial
@@ -51,14 +49,13 @@ class Moment:
 
 
 @isolated
-def history(run: Run, kernel: Kernel | None = None) -> list[Moment]:
+def history(run: Run) -> list[Moment]:
     """Replay a run, and return its states after completed trials, in the order in which their values were observed.
 
     A corrected value is replayed as if it had been reported at first. A removed value is left out.
 
     Args:
         run: The run.
-        kernel: The kernel of a journal in the certified setting.
 
     Returns:
         The moments, evenly spaced; the last one is the end of the run. In the practical setting, other moments after
@@ -68,7 +65,7 @@ def history(run: Run, kernel: Kernel | None = None) -> list[Moment]:
         JournalError: The journal cannot be read, or was made with another kernel.
         InvalidInput: The run cannot be replayed; the message says why.
     """
-    record = Record.of(run, kernel)
+    record = Record.of(run)
     record = replace(record, events=_with_final_results(record))
     observed = [event.number for event in record.events if isinstance(event, Tell)]
     if not observed:

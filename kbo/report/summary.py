@@ -235,8 +235,11 @@ def trial_counts(trials: Sequence[Trial], space: Space) -> str:
     """
     kinds = []
     not_asked = [trial for trial in trials if not trial.asked]
+    n_repeated = 0  # of trials that kbo proposed; other repetitions are known results
     first = repetitions(trials)
-    n_repeated = sum(trial.number in first for trial in not_asked)
+    for trial in not_asked:
+        if trial.number in first and trials[first[trial.number]].asked:
+            n_repeated += 1
     if n_repeated:
         kinds.append(counted(n_repeated, "repetition"))
     if n_repeated < len(not_asked) < len(trials):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpytorch.kernels import Kernel
-
 from kbo._base.isolation import isolated
 from kbo._base.plotting import BLUE, GREY
 from kbo.errors import InvalidInput
@@ -18,18 +16,17 @@ from kbo.report.record import Record, Run
 
 
 @isolated
-def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
+def importance(run: Run) -> list[Importance]:
     """Return the share of each parameter in the variation of the model, the largest share first.
 
     Args:
         run: The run.
-        kernel: The kernel of a journal in the certified setting.
 
     Raises:
         InvalidInput: There is no model yet.
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
     """
-    optimizer = Record.of(run, kernel).reopened()
+    optimizer = Record.of(run).reopened()
     surrogate = optimizer.insight.report_surrogate()
     if surrogate is None:
         raise InvalidInput("there is no importance: too few evaluations for a model.")

@@ -18,7 +18,7 @@ from kbo.optimize.insight.credible_sets import CredibleSet
 from kbo.optimize.run.table import by_name
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, shortened, whole_numbers
 from kbo.report.record import Record, Run
-from kbo.space import Float, Int, Params
+from kbo.space import Float, Int
 
 OUTSIDE = "violates a constraint"
 
@@ -79,14 +79,12 @@ class Slice(Along):
     Attributes:
         lower, mean, upper: The interval at each value.
         allowed: Whether each value satisfies the constraints of the space.
-        whole: Whether the space has no other parameter, so that the slice is the whole function.
     """
 
     lower: list[float]
     mean: list[float]
     upper: list[float]
     allowed: list[bool]
-    whole: bool
 
     @property
     def outside(self) -> list[tuple[float, float]]:
@@ -111,13 +109,12 @@ class Slice(Along):
 
 
 @isolated
-def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
-    """Return the bounds of the objective along a parameter, the other parameters fixed.
+def slice_of(run: Run, parameter: str) -> Slice:
+    """Return the bounds of the objective along a parameter, the other parameters as recommended.
 
     Args:
         run: The run.
         parameter: The name of the parameter; "x0", "x1", ... if the bounds are a list.
-        at: The params at which the others are fixed; by default the recommended ones.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -126,7 +123,7 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
     optimizer = Record.of(run).reopened()
     space = optimizer.space
     along, units = _along(optimizer, parameter, _POINTS)
-    points = _centre(optimizer, at, parameter).repeat(len(units), 1)
+    points = _centre(optimizer, parameter).repeat(len(units), 1)
     points[:, list(space.parameters).index(parameter)] = units
     lower, mean, upper = _interval(optimizer, points)
     return Slice(
@@ -135,7 +132,6 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
         mean=mean.tolist(),
         upper=upper.tolist(),
         allowed=space.satisfies(points).tolist(),
-        whole=space.dimension == 1,
     )
 
 
@@ -144,23 +140,21 @@ def draw_band(
     axes: Any,
     run: Run,
     parameter: str,
-    at: Params | None = None,
     best_range: CredibleSet | None = None,
 ) -> None:
-    """Draw the bounds of the objective along a parameter, the other parameters fixed, and the trials.
+    """Draw the bounds of the objective along a parameter, the other parameters as recommended, and the trials.
 
     Args:
         axes: The axes to draw on.
         run: The run.
         parameter: The name of the parameter; "x0", "x1", ... if the bounds are a list.
-        at: The params at which the others are fixed; by default the recommended ones.
         best_range: The values of the parameter that may be optimal. They are shaded, unless they are all values.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
     """
     record = Record.of(run)
-    band = slice_of(record, parameter, at)
+    band = slice_of(record, parameter)
     _shade(axes, band, best_range)  # first: matplotlib cannot place a span beside values of 1e308
     _draw_bounds(axes, band)
     places = []
@@ -171,7 +165,7 @@ def draw_band(
             places.append(place)
             values.append(trial.value)
     label = "trials, others differ"
-    if band.whole:
+    if record.space.dimension == 1:
         label = "trials (noisy)"
     style = {"color": GREY, "alpha": 0.8, "lw": 0, "zorder": 2.5}
     axes.scatter(places, values, s=dot_size(len(places)), label=label, **style)
@@ -223,15 +217,14 @@ def _draw_bounds(axes: Any, band: Slice) -> None:
 
 
 @isolated
-def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None = None) -> None:
-    """Draw the posterior mean over two parameters, the other parameters fixed, and the trials.
+def draw_contour(axes: Any, run: Run, first: str, second: str) -> None:
+    """Draw the posterior mean over two parameters, the other parameters as recommended, and the trials.
 
     Args:
         axes: The axes to draw on.
         run: The run.
         first: The name of the horizontal parameter.
         second: The name of the vertical parameter.
-        at: The params at which the others are fixed; by default the recommended ones.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -244,7 +237,7 @@ def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None
     x, x_units = _along(optimizer, first, _GRID)
     y, y_units = _along(optimizer, second, _GRID)
     names = list(space.parameters)
-    points = _centre(optimizer, at, first, second).repeat(len(y_units), len(x_units), 1)
+    points = _centre(optimizer, first, second).repeat(len(y_units), len(x_units), 1)
     points[:, :, names.index(first)] = x_units
     points[:, :, names.index(second)] = y_units.unsqueeze(-1)
     _, mean, _ = _interval(optimizer, points.flatten(0, 1))
@@ -302,8 +295,8 @@ def _along(optimizer: Optimizer, name: str, most: int) -> tuple[Along, Tensor]:
     return Along(name, values, not is_number, parameter.log), units
 
 
-def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
-    """Return the point [P] of the unit cube through which slices along the named parameters go.
+def _centre(optimizer: Optimizer, *names: str) -> Tensor:
+    """Return the recommended point [P] of the unit cube, through which slices along the named parameters go.
 
     Raises:
         InvalidInput: There is no bound yet, or a parameter is not active at this point.
@@ -311,15 +304,13 @@ def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
     best = optimizer.recommended()
     if best is None or optimizer.interval(best.params) is None:
         raise InvalidInput(NO_BOUND)
-    if at is None:
-        at = best.params
-    params = optimizer.space.canonical(at)
+    active = by_name(best.params)
     for name in names:
-        if name not in by_name(params):
+        if name not in active:
             raise InvalidInput(
-                f"{name!r} is not active at {checks.shown(params)}: pass at=, the params of a trial with it."
+                f"{name!r} is not active at the recommended parameters: draw one of {checks.shown(list(active))}."
             )
-    return optimizer.space.unit(params)
+    return optimizer.space.unit(best.params)
 
 
 def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
