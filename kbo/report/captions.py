@@ -19,26 +19,18 @@ _LONGEST_REASON = 300  # largest number of characters of a failure's reason
 
 
 def opening(record: Record) -> str:
-    """Return a sentence on the origin of the trials and the setting."""
-    if record.imported is not None:
-        direction = "smaller"
-        if record.maximize:
-            direction = "larger"
-        return (
-            f"Trials of {record.imported.tool}, {direction} values are better. All statements about them are by the "
-            "model of kbo's practical setting (kernel and noise are estimated)."
-        )
-    direction = "Minimised"
+    """Return a sentence on the origin of the trials, the direction and the setting."""
+    direction = "smaller values are better"
     if record.maximize:
-        direction = "Maximised"
-    setting = "practical setting (kernel, noise and norm bound are estimated)"
-    if record.header.get("setting") == "certified":
-        setting = "certified setting (the assumptions of the bounds are given)"
-    method = record.header.get("method")
+        direction = "larger values are better"
     if record.objectives:
-        texts = ", ".join(map(str, record.objectives))
-        return f"Optimised in the {setting}, seed {record.header.get('seed')}: {texts}."
-    return f"{direction} by {method} in the {setting}, seed {record.header.get('seed')}."
+        direction = ", ".join(map(str, record.objectives))
+    if record.imported is not None:
+        return f"Trials of {record.imported.tool}, {direction}; by the model of kbo's practical setting."
+    header = record.header
+    setting = header.get("setting", "practical")
+    method = header.get("method")
+    return f"By {method} in the {setting} setting, seed {header.get('seed')}: {direction}."
 
 
 def period(record: Record) -> str:

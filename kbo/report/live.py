@@ -148,7 +148,8 @@ class Live:
                     continue
                 result, state = update
                 if shown is None:
-                    self._page = self._first_page(result, state)
+                    with contextlib.suppress(Exception):  # the next page says what is wrong
+                        self._page = self._first_page(result, state)
                 shown = update
                 begin = time.monotonic()
                 self._page = self._page_of(session, result, state)
