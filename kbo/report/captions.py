@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kbo.optimize import Trial
+from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.insight.credible_sets import Effect
-from kbo.optimize.run.trials import violations
 from kbo.report.record import Record
 from kbo.report.summary import why_no_model
 

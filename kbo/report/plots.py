@@ -17,7 +17,6 @@ from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.table import by_name
-from kbo.optimize.run.trials import measurement
 from kbo.report.figures.axes import finish
 from kbo.report.figures.front import draw_front, draw_volume
 from kbo.report.figures.importance import Importance, draw_importance, importance
@@ -141,7 +140,7 @@ class Plots:
         """Return a figure for each limit, with the measurements by trial."""
         group = {}
         for constraint in self.record.constraints:
-            if any(measurement(trial, constraint) is not None for trial in self.record.trials):
+            if any(trial.measurement(constraint.name) is not None for trial in self.record.trials):
                 draw = partial(draw_limit, run=self.record, constraint=constraint)
                 group[str(constraint)] = Drawing(draw)
         return group

@@ -15,10 +15,10 @@ from gpytorch.kernels import Kernel
 from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError, KboError, RefutedAssumptions
 from kbo.optimize import Constraint, Hypothesis, Optimizer, Result, Trial
+from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.objectives.objective import Objective, recorded_objectives
 from kbo.optimize.result import result_of
 from kbo.optimize.run.events import Event, Header
-from kbo.optimize.run.trials import violations
 from kbo.report.journal_file import (
     JournalFile,
     constraints_of,
@@ -236,7 +236,7 @@ def _of_journal(
         )
     optimizer = optimizer_of(header, kernel, constraints)
     try:
-        optimizer.load(path)
+        optimizer.run.load(path)
     except KboError as error:
         if kernel is not None:
             raise
