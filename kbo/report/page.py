@@ -16,14 +16,12 @@ from gpytorch.kernels import Kernel
 from kbo._base import checks
 from kbo._base.files import replacing
 from kbo._base.isolation import isolated
-from kbo._base.terminal import beside, bounded, rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize import Constraint, Hypothesis, Result, Trial
-from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.insight.importance import LEVEL
 from kbo.optimize.objectives.objective import main_of
 from kbo.optimize.result import PROOF
-from kbo.optimize.run.table import by_name, format_params, heading, shown, text
+from kbo.optimize.run.table import by_name, format_params, heading, text
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
 from kbo.regression.posterior import Posterior
@@ -61,9 +59,6 @@ _ASSUMPTIONS = {
 _VOCABULARY = {
     "format_params": format_params,
     "level": LEVEL,
-    "more": N_MORE,
-    "rounded_up": rounded_up,
-    "shown": shown,
     "captions": captions,
     "summary": summary,
     "to_json": json.dumps,
@@ -201,7 +196,6 @@ def _text_values(record: Record, sentences: Mapping[str, str] | None) -> dict[st
         "below": _below(sentences),
         "headlines": headlines,
         "details": details,
-        "limits": _limits(result),
         "numbers": _numbers(result),
     }
 
@@ -336,19 +330,3 @@ def _strategy(trial: Trial) -> Hint | str:
     if explanation.replaced:
         name = f"random, in place of: {name}"
     return Hint(name, str(explanation))
-
-
-def _limits(result: Result | None) -> list[tuple[str, str]]:
-    """Return each limit, and the mean of its quantity with bounds at the recommended parameters, as texts."""
-    if result is None or result.feasibility is None:
-        return []
-    rows = []
-    for constraint in result.feasibility.constraints:
-        if constraint.name not in result.feasibility.bounds:
-            continue
-        lower, mean, upper = result.feasibility.bounds[constraint.name]
-        value = beside(mean, constraint.sign * constraint.limit)
-        if lower < upper:
-            value = bounded(lower, mean, upper)
-        rows.append((str(constraint), value))
-    return rows

@@ -28,9 +28,6 @@ from kbo.report.replay import Moment, history
 MOST_SLICES = 12
 """Largest number of parameters with a slice; the most important ones have one."""
 
-MOST_PAIRED = 2
-"""Number of the most important parameters whose pairs have a contour."""
-
 GROUPS = (
     "front",
     "history",
@@ -164,12 +161,13 @@ class Plots:
         return {"importance": Drawing(draw, height=1.3 + 0.42 * len(entries))}
 
     def contours(self) -> Group:
-        """Return a figure of the objective over each pair of the most important parameters."""
-        group = {}
-        for first, second in itertools.combinations(self._ranked()[:MOST_PAIRED], 2):
-            draw = partial(draw_contour, run=self.record, first=first, second=second)
-            group[f"{first} and {second}"] = Drawing(draw, height=3.6)
-        return group
+        """Return the figure of the objective over the two most important parameters."""
+        pair = self._ranked()[:2]
+        if len(pair) < 2:
+            return {}
+        first, second = pair
+        draw = partial(draw_contour, run=self.record, first=first, second=second)
+        return {f"{first} and {second}": Drawing(draw, height=3.6)}
 
     def curves(self) -> Group:
         """Return the figure of learning curves, if trials reported any."""
@@ -193,7 +191,7 @@ def plot(run: Run, what: str = "overview") -> Any:
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", "front" (several objectives), "history" (values and intervals), "limits" (measured quantities
             and their limits), "slices" (the objective along each parameter), "importance" (shares of the variation),
-            "contours" (pairs of parameters) or "curves" (learning curves).
+            "contours" (two parameters) or "curves" (learning curves).
 
     Raises:
         InvalidInput: There is no such figure, or nothing to draw.

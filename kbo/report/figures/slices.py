@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,27 +85,6 @@ class Slice(Along):
     upper: list[float]
     allowed: list[bool]
 
-    @property
-    def outside(self) -> list[tuple[float, float]]:
-        """Intervals of coordinates that cover the values that violate a constraint."""
-        places = self.places
-        margin = 0.0
-        if self.options:
-            margin = 0.5
-        edges = [places[0] - margin]
-        for left, right in itertools.pairwise(places):
-            edges.append((left + right) / 2)
-        edges.append(places[-1] + margin)
-        intervals: list[tuple[float, float]] = []
-        for i, allowed in enumerate(self.allowed):
-            if allowed:
-                continue
-            start = edges[i]
-            if intervals and intervals[-1][1] == start:
-                start, _ = intervals.pop()
-            intervals.append((start, edges[i + 1]))
-        return intervals
-
 
 @isolated
 def slice_of(run: Run, parameter: str) -> Slice:
@@ -182,10 +160,7 @@ def draw_band(
 
 def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
     """Shade the values that violate a constraint, and the values that may be optimal."""
-    label = OUTSIDE
-    for start, end in band.outside:
-        axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
-        label = ""  # one entry in the legend
+    _shade_violations(axes, band)
     if best_range is None or best_range.has_all:
         return
     label = "best setting, 90%"
@@ -201,6 +176,24 @@ def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
     for start, end in spans:
         axes.axvspan(start, end, color=GREEN, alpha=0.12, lw=0, zorder=0, label=label)
         label = ""  # one entry in the legend
+
+
+def _shade_violations(axes: Any, band: Slice) -> None:
+    """Shade the values that violate a constraint."""
+    if all(band.allowed):
+        return
+    style = {"color": GREY, "alpha": 0.25, "lw": 0, "zorder": 0}
+    if not band.options and len(band.values) >= _LEAST_CURVE:
+        violates = [not allowed for allowed in band.allowed]
+        transform = axes.get_xaxis_transform()
+        style |= {"where": violates, "step": "mid", "transform": transform}
+        axes.fill_between(band.places, 0, 1, label=OUTSIDE, **style)
+        return
+    label = OUTSIDE
+    for place, allowed in zip(band.places, band.allowed, strict=True):
+        if not allowed:
+            axes.axvspan(place - 0.5, place + 0.5, label=label, **style)
+            label = ""  # one entry in the legend
 
 
 def _draw_bounds(axes: Any, band: Slice) -> None:
