@@ -254,7 +254,6 @@ def descriptions() -> list[Any]:
         kbo.hypotheses(0.1, 1.0)[0],
         kbo.Processes(2),
         kbo.Threads(2),
-        report.History("a tool", [1], [("best", "1")]),
         optimize.Comparison(0.2, 0.1, 0.3, 0.9),
         optimize.Outlier(3, 9.0, 0.1, 0.3, True),
         optimize.Finalist("a", {"x": 0.1}, [0.2, 0.3], 0.1, 0.4),
