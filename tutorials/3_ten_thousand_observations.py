@@ -166,16 +166,15 @@ def map_error(state):
 mean, variance = exact.predict(grid)
 small_mean, small_variance = small.predict(grid)
 ratio = (small_variance / variance).sqrt()
+largest_difference = float((small_mean - mean).abs().max())
 print(f"n = {exact.n}, m = {small.m}")
 print(f"typical standard deviation {float(variance.sqrt().mean()):.3f} m")
-print(f"largest difference of means {float((small_mean - mean).abs().max()):.3f} m")
-print(
-    f"standard deviations: {float(ratio.min()):.2f} to {float(ratio.max()):.2f} times"
-)
-print(
-    f"error of the map: {map_error(exact):.1f} cm, sketched {map_error(small):.1f} cm"
-)
-print(f"error of the map from all {N} soundings: {map_error(sketch):.1f} cm")
+print(f"largest difference of means {largest_difference:.3f} m")
+print(f"smallest ratio of standard deviations {float(ratio.min()):.2f}")
+print(f"largest ratio of standard deviations {float(ratio.max()):.2f}")
+print(f"error of the exact map {map_error(exact):.1f} cm")
+print(f"error of the sketched map {map_error(small):.1f} cm")
+print(f"error of the map from all {N} soundings {map_error(sketch):.1f} cm")
 
 # %% [markdown]
 # At some places the standard deviation of the sketch is a little *smaller* than the

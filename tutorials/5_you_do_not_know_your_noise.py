@@ -90,15 +90,17 @@ for axes, noise_std in zip(panels, (1.0, 0.1, 0.01), strict=True):
     axes.scatter(X, y, s=7, color="C2", label="observed")
     axes.fill_between(arms[:, 0], lower, upper, alpha=0.4, label="band")
     axes.plot(arms, truth, "k--", label="truth")
-    axes.set(title=f"given {noise_std:g}", xlabel="x", ylim=(-2.3, 2.3))
+    n_outside = int(((truth < lower) | (truth > upper)).sum())
+    axes.set_title(f"given {noise_std:g}: truth outside at {n_outside} of 100")
+    axes.set(xlabel="x", ylim=(-2.3, 2.3))
 handles, labels = axes.get_legend_handles_labels()
 figure.legend(handles, labels, loc="outside lower center", ncols=3)
 plt.show()
 
 # %% [markdown]
 # A noise level ten times too large is safe, but the band is wide. With one ten times
-# too small, the band fails in every run, without a warning: in the right panel the
-# truth is hardly anywhere inside.
+# too small, the band fails in every run, without a warning. In the right panel it is so
+# narrow that it is hardly visible.
 #
 # ## Bounds from the residuals
 #
