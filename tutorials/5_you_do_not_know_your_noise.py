@@ -91,7 +91,7 @@ for axes, noise_std in zip(panels, (1.0, 0.1, 0.01), strict=True):
     axes.fill_between(arms[:, 0], lower, upper, alpha=0.4, label="band")
     axes.plot(arms, truth, "k--", label="truth")
     n_outside = int(((truth < lower) | (truth > upper)).sum())
-    axes.set_title(f"given {noise_std:g}: truth outside at {n_outside} of 100")
+    axes.set_title(f"given {noise_std:g}: outside at {n_outside} of 100")
     axes.set(xlabel="x", ylim=(-2.3, 2.3))
 handles, labels = axes.get_legend_handles_labels()
 figure.legend(handles, labels, loc="outside lower center", ncols=3)
@@ -214,7 +214,7 @@ for kind, confidence in pairs:
 # The confidence also scales the draws of Thompson sampling, which chooses the maximiser
 # of a random function. A guarantee needs *inflated* draws, whose spread is that of a
 # confidence band; plain draws have the spread of the posterior. Each point of a batch
-# has a draw of its own.
+# has a draw of its own. (`InflatedPosteriorSampling` is for a finite set of points.)
 
 # %%
 # The ridge is noise^2 / 4^2, so plain draws, of prior variance 4^2, spread 4 times.
@@ -254,8 +254,10 @@ for noise in ("gaussian", "spikes"):
             bounds = kind(NORM, DELTA, upper=0.2)
             state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
             state.update(X, y)
-            wrong[kind] += not state.schedule.lower <= NOISE <= state.schedule.upper
-            refuted += state.schedule.refuted
+            if not state.schedule.lower <= NOISE <= state.schedule.upper:
+                wrong[kind] += 1
+            if state.schedule.refuted:
+                refuted += 1
         mean, _ = state.predict(X)
         residuals = y - mean
         ratio = residuals.pow(4).mean() / residuals.square().mean() ** 2

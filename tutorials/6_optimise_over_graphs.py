@@ -225,9 +225,9 @@ for name in ("random", "gp-ucb", "chaining-ucb", "chaining-ucb-rigorous"):
 #
 # ## With BoTorch
 #
-# The choices are the row numbers. `FiniteSet` is the bound of GP-UCB. Three graphs are
-# evaluated at once: the second is chosen as if the first had been observed with its
-# mean as value.
+# The choices are the row numbers. `FiniteSet` is the bound of GP-UCB. (`ChainingUCB` is
+# the acquisition function of chaining.) Three graphs are evaluated at once: the second
+# is chosen as if the first had been observed with its mean as value.
 
 # %%
 model = KernelRidgeGP(
