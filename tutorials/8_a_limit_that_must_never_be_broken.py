@@ -99,7 +99,8 @@ def run_batch(params):
 # %%
 kernel = stationary_kernel("matern32", 1.0)
 bounds = {"kp": kbo.Float(0.5, 1.8, step=0.05), "ki": kbo.Float(0.05, 0.18, step=0.005)}
-unit = torch.cartesian_prod(*[torch.linspace(0, 1, 27, dtype=torch.float64)] * 2)
+axis = torch.linspace(0, 1, 27, dtype=torch.double)
+unit = torch.cartesian_prod(axis, axis)
 kp = 0.5 + 1.3 * unit[:, 0].numpy()
 ki = 0.05 + 0.13 * unit[:, 1].numpy()
 K = kernel(unit).to_dense()
@@ -115,7 +116,7 @@ corners = itertools.product((0.95, 1.05), (9.5, 10.5), (2.85, 3.15))
 corner_norms = torch.stack([norms(*corner) for corner in corners])
 error_bound, overshoot_bound = (1.1 * corner_norms.amax(0)).tolist()
 print(f"error: {error_bound:.0f}, overshoot: {overshoot_bound:.0f}")
-print(f"the real plant, which only the author knows: {norms(**PLANT).numpy().round()}")
+print(f"the real plant, which the run does not know: {norms(**PLANT).numpy().round()}")
 
 # %% [markdown]
 # ## The run
