@@ -240,4 +240,4 @@ def test_a_journal_with_the_values_of_a_kernel_alone_continues(tmp_path):
     write(path, header, optimizer.run.events)
     assert kbo.Optimizer(SHORT, setting=setting, journal=path).trials == []
     with pytest.raises(kbo.JournalError, match="kernel"):
-        kbo.Optimizer(SHORT, setting=kbo.Certified(matern(0.6), 0.1, 2.0)).load(path)
+        kbo.Optimizer(SHORT, setting=kbo.Certified(matern(0.6), 0.1, 2.0), journal=path)
