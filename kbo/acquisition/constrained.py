@@ -108,7 +108,7 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         self.objective_index: int = number
         self.constraints: dict[int, LimitPair] = limits
         self.set_X_pending(X_pending)
-        self._on_targets: dict[int, LimitPair] = {}
+        self._on_targets: dict[int, dict[str, float]] = {}
         for i, interval in limits.items():
             self._on_targets[i] = _limits_on_targets(models[i], interval)
 
@@ -192,7 +192,8 @@ class ConstrainedKernelUCB(CheckedAcquisition):
             if term.confidence.finite_on(state):
                 size = _largest_mean(term, state)
                 unit = torch.where(size > 0, size, 1.0)
-                for limit in self._limits(i, state):
+                for side, target in self._on_targets[i].items():
+                    limit = Limit(state, term.confidence, **{side: target})
                     if self.certain:
                         value = limit.certain(P)
                     else:
@@ -201,17 +202,6 @@ class ConstrainedKernelUCB(CheckedAcquisition):
             elif self.certain:
                 slacks.append(-unlimited)
         return torch.stack(torch.broadcast_tensors(*slacks)).amin(0)
-
-    def _limits(self, i: int, state: Posterior) -> list[Limit]:
-        """Return the limits on the targets of function i."""
-        confidence = self.terms[i].confidence
-        lower, upper = self._on_targets[i]
-        limits = []
-        if lower is not None:
-            limits.append(Limit(state, confidence, lower=lower))
-        if upper is not None:
-            limits.append(Limit(state, confidence, upper=upper))
-        return limits
 
 
 def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
@@ -257,36 +247,37 @@ def _checked_limits(constraints: Any, n_functions: int) -> dict[int, LimitPair]:
     return limits
 
 
-def _limits_on_targets(model: Any, limits: LimitPair) -> LimitPair:
-    """Return limits on the targets of a model, given limits in the units of the data.
+def _limits_on_targets(model: Any, limits: LimitPair) -> dict[str, float]:
+    """Return the "lower" and "upper" limit on the targets of a model, given limits in the units of the data.
 
     Raises:
         InvalidInput: It is not certain that the outcome transform increases, or it has no finite
             value at a limit.
     """
     transform = getattr(model.eval(), "outcome_transform", None)
+    on_targets: dict[str, float] = {}
+    lower, upper = limits
+    if lower is not None:
+        on_targets["lower"] = lower
+    if upper is not None:
+        on_targets["upper"] = upper
     if transform is None:
-        return limits
+        return on_targets
     name = type(transform).__name__
     if not _increases(transform):
         raise InvalidInput(
             f"the outcome transform {name} of a constraint may not increase, so a limit on values "
             "may be no limit on targets: take Standardize, Log or Bilog, or a chain of them."
         )
-    on_targets: list[float | None] = []
-    for limit in limits:
-        if limit is None:
-            on_targets.append(None)
-            continue
+    for side, limit in on_targets.items():
         value = torch.full((1, 1), limit, dtype=torch.float64, device=model.train_targets.device)
-        target = float(transform(value)[0])
-        if not math.isfinite(target):
+        on_targets[side] = float(transform(value)[0])
+        if not math.isfinite(on_targets[side]):
             raise InvalidInput(
                 f"the outcome transform {name} of a constraint has no finite value at the limit "
                 f"{limit:g}: take a limit in its domain."
             )
-        on_targets.append(target)
-    return on_targets[0], on_targets[1]
+    return on_targets
 
 
 def _increases(transform: OutcomeTransform) -> bool:
