@@ -30,8 +30,8 @@ from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
-from kbo.regression.definiteness import no_kernel
-from kbo.regression.provenance import Provenance
+from kbo.regression.error import no_kernel
+from kbo.regression.posterior import Provenance
 
 _DEVIATIONS = ("sketch", "weights", "moved ridge")
 """The words of ``Confidence.covers``."""

@@ -575,7 +575,7 @@ def _optimize() -> Iterator[Call]:
     yield Call("Optimizer.run.begin", "params")
     yield Call("Optimizer.insight.answers", "tolerance")
     yield Call("Optimizer without trials.save", "path")
-    yield Call("Optimizer without trials.load", "path")
+    yield Call("Optimizer without trials.run.load", "path")
     values = {"error": 1.0, "speed": 2.0}
     told = {"params": {"x": 0.5}, "value": values}
     yield Call("Optimizer with objectives.tell", "seconds", str, **told)
@@ -602,7 +602,7 @@ def _integrations() -> Iterator[Call]:
 
     OBJECTS.update({"ax": lambda: ax, "kbo_optuna": lambda: kbo_optuna})
     options = "method setting n_trials seed constraints device"
-    own = {"n_startup_trials": None, "constraints_func": None}
+    own = {"constraints_func": None}
     yield Call("kbo_optuna.KBOSampler", options, studied, **own)
     yield Call("ax.generation_strategy", options)
     for name in ("guarantee", "recommended", "feasibility"):

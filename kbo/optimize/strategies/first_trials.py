@@ -1,4 +1,4 @@
-"""The first trials: a design that fills the space."""
+"""The strategies without a bound: a design that fills the space, the repetition of the best trial, random search."""
 
 from __future__ import annotations
 
@@ -100,3 +100,37 @@ def _point(search: Search, number: int) -> Tensor:
     if number < len(points):
         return points[number]
     return subspace.sample(search.generator)
+
+
+@dataclass(frozen=True)
+class Repetition(Strategy):
+    """Repeat the recommended parameters, while it is not known whether the values have noise.
+
+    Equal values mean that the objective has no noise. One repetition is enough, unless values at different parameters
+    are equal too, such as accuracies on few cases: see ``Surrogate.repetitions_needed``. The strategy does not apply
+    where a context or choices are given.
+    """
+
+    def propose(self, search: Search) -> Params | None:
+        if search.surrogate is None or search.surrogate.noiseless is not None:
+            return None
+        if search.subspace.partial:
+            return None
+        n_repeated = len(search.tried) - len(search.tried.unique(dim=0))
+        if n_repeated >= search.surrogate.repetitions_needed:
+            return None
+        return search.best
+
+    def describe(self) -> str:
+        return "repetition of the recommended trial, which shows whether there is noise"
+
+
+@dataclass(frozen=True)
+class RandomPoint(Strategy):
+    """Random parameters, uniform in the unit cube of the space."""
+
+    def propose(self, search: Search) -> Params:
+        return search.random()
+
+    def describe(self) -> str:
+        return "random"

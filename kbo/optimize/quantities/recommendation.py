@@ -1,4 +1,4 @@
-"""The front of several objectives: completed trials that no other dominates, by posterior means."""
+"""The recommended trial and, with several objectives, the front: completed trials that no other dominates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,66 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kbo.optimize.objectives.hypervolume import non_dominated
-from kbo.optimize.quantities.distinct import distinct
+from kbo.confidence.base import not_nan
+from kbo.optimize.constraints.feasibility import preferred
+from kbo.optimize.objectives.hypervolume import n_dominating, non_dominated
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.space import Params
+
+
+def recommended_trial(quantities: Quantities) -> Trial | None:
+    """Return the recommended trial: see ``Optimizer.recommended``."""
+    complete = quantities.trials.complete
+    surrogate = quantities.bounded()
+    allowed = quantities.allowed(complete)
+    if not allowed or surrogate is None:
+        return max(allowed, key=quantities.rank, default=None)
+    features = quantities.features(complete)
+    values = features.new_tensor([quantities.signed(trial) for trial in complete])
+    criterion = not_nan(surrogate.criterion(features, values), "bound")
+    n_better = torch.zeros(len(complete))  # trials of a front that dominate each
+    if quantities.others:
+        criterion, n_better = _balance(quantities, features)
+    criterion = preferred(criterion, quantities.limits(), features, complete).tolist()
+    of_trial = {}
+    for trial, value, count in zip(complete, criterion, n_better.tolist(), strict=True):
+        of_trial[trial.number] = (value, -count)
+    return max(allowed, key=lambda trial: of_trial[trial.number])
+
+
+def recommended_params(quantities: Quantities) -> Params | None:
+    """Return the parameters of the recommended trial; None without one."""
+    trial = recommended_trial(quantities)
+    if trial is None:
+        return None
+    return trial.params
+
+
+def _balance(quantities: Quantities, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ``balance`` [n] of trials with features [n D], and how many of them dominate each, [n]."""
+    surrogates = quantities.surrogates(for_reports=True)
+    if not surrogates:
+        return features.new_zeros(len(features)), features.new_zeros(len(features))
+    means = torch.stack([s.interval(features)[1] for s in surrogates.values()], -1)
+    n_better = n_dominating(means)
+    return balance(means, means[n_better == 0]), n_better
+
+
+def balance(means: Tensor, front: Tensor) -> Tensor:
+    """Return the balance [n] of points: how far the worst objective reaches into the extent of the front.
+
+    balance = min_k (means_k - min front_k) / (max front_k - min front_k)
+
+    Args:
+        means: The means [n m] of the objectives, larger ones better.
+        front: The means [f m] at the points of the front.
+    """
+    least = front.amin(0)
+    extent = front.amax(0) - least
+    extent = extent.masked_fill(extent == 0, 1.0)
+    return ((means - least) / extent).amin(-1)
 
 
 @dataclass(frozen=True)
@@ -75,7 +130,7 @@ def front_trials(quantities: Quantities) -> FrontTrials | None:
     Raises:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
     """
-    best = quantities.recommended()
+    best = recommended_trial(quantities)
     surrogates = quantities.surrogates(for_reports=True)
     if not quantities.objectives or best is None or not surrogates:
         return None
@@ -86,3 +141,15 @@ def front_trials(quantities: Quantities) -> FrontTrials | None:
 def _means(intervals: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     """Return the means [n m] of intervals of m objectives, on the CPU."""
     return torch.stack([mean for _, mean, _ in intervals], -1).cpu()
+
+
+def distinct(trials: Sequence[Trial], best: Trial) -> list[Trial]:
+    """Return trials with different parameters, one for all with the same, the recommended trial first.
+
+    The others follow in reverse order. Of trials with the same parameters the first one is returned.
+    """
+    others = {}
+    for trial in reversed(trials):
+        if trial.params != best.params:
+            others[repr(trial.params)] = trial
+    return [best, *others.values()]

@@ -1,4 +1,4 @@
-"""Cholesky factors of kernel matrices, fixed and growing.
+"""Linear algebra of growing matrices; all checks of positive definiteness are here.
 
 On paper                                  | in code
 ``A = L L'``                              | ``cholesky``
@@ -16,21 +16,94 @@ original.
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from kbo._base.devices import read
-from kbo._base.linalg.buffers import GrowingTensor
 from kbo._base.stateful import Stateful
 from kbo.errors import NotPositiveDefinite
+
+_EXTRA = 14
+"""Extra length of a grown axis, because columns a power of two apart would share cache lines."""
 
 _PANEL = 128
 """Rows of a panel on the CPU: enough that matrix products dominate, few enough for stable inverses."""
 
 _PANEL_ELSEWHERE = 512
 """Rows of a panel on other devices, where the time of a solve depends on the number of products."""
+
+
+class GrowingTensor(Stateful):
+    """A tensor that grows along its leading axes.
+
+    Args:
+        like: The tensor to begin with; copied.
+
+    Attributes:
+        value: The tensor so far, to read and to write: a view of a larger buffer. Rows that are
+            appended later never change an earlier view.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self._buffer = like.clone()
+        self.value: Tensor = self._buffer
+
+    @property
+    def n(self) -> int:
+        """Length of the first axis."""
+        return self.value.shape[0]
+
+    def append(self, rows: Tensor) -> None:
+        """Add rows [r ...] at the end of the first axis."""
+        start = self.n
+        self._resize(start + len(rows), *self.value.shape[1:])
+        self.value[start:] = rows
+
+    def grow(self, *by: int) -> None:
+        """Enlarge the leading axes by these numbers of zeros."""
+        old = self.value.shape
+        new = list(old)
+        for axis, length in enumerate(by):
+            new[axis] += length
+        self._resize(*new)
+        for axis, length in enumerate(by):
+            self.value.narrow(axis, old[axis], length).zero_()
+
+    def _resize(self, *shape: int) -> None:
+        """Enlarge the value, in a larger buffer if there is no room; new entries are not set."""
+        old = self.value.shape
+        capacity = self._buffer.shape
+        if any(map(operator.gt, shape, capacity)):
+            larger_capacity = list(capacity)
+            for axis, length in enumerate(shape):
+                if length > capacity[axis]:
+                    larger_capacity[axis] = max(length, 2 * old[axis] + _EXTRA)
+            larger = self._buffer.new_empty(larger_capacity)
+            larger[_corner(old)] = self.value
+            self._buffer = larger
+        self.value = self._buffer[_corner(shape)]
+
+    def _fork_with(self, forks: dict[int, Any]) -> Self:
+        """Return a copy with the same memory layout, which determines the last bits of products."""
+        fork = object.__new__(type(self))
+        fork._buffer = self._buffer.new_empty_strided(self._buffer.shape, self._buffer.stride())
+        fork.value = fork._buffer[_corner(self.value.shape)]
+        fork.value.copy_(self.value)
+        return fork
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the value a view of the buffer again, after ``pickle`` has copied both."""
+        vars(self).update(state)
+        self.value = self._buffer[_corner(self.value.shape)]
+
+
+def _corner(shape: Sequence[int]) -> tuple[slice, ...]:
+    """Return the index of the leading block of a tensor with this shape."""
+    return tuple(map(slice, shape))
 
 
 def panel_rows(device: torch.device) -> int:
@@ -176,13 +249,13 @@ class GrowingCholesky(Stateful):
         """``L^-1 y``, [n], to read and to write."""
         return self._z.value
 
-    def append(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
+    def append(self, cross: Tensor, block: Tensor, noise: Tensor, y: Tensor) -> None:
         """Grow A to ``[[A, cross], [cross', block]]``.
 
         Args:
             cross: New columns against the old rows, [n r].
             block: New rows against themselves, [r r]; [1] for one row.
-            noise: New diagonal of N, [r], or a number for all.
+            noise: New diagonal of N, [r].
             y: New right-hand sides, [r].
 
         Raises:
@@ -192,8 +265,6 @@ class GrowingCholesky(Stateful):
         if r == 1:
             self._append_row(cross, block, noise, y)
             return
-        if not isinstance(noise, Tensor):
-            noise = y.new_full((r,), noise)
         start = 0
         while start < r:
             room = self._size - self._open_panel().n
@@ -215,16 +286,11 @@ class GrowingCholesky(Stateful):
         self.n += len(L)
         self.log_det += 2 * half_log_det
 
-    def _append_row(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
+    def _append_row(self, cross: Tensor, block: Tensor, noise: Tensor, y: Tensor) -> None:
         """Append one row, by plain numbers: ``l = L^-1 cross``, ``pivot^2 = block + noise - |l|^2``."""
         row = self._solve(cross)[:, 0]
-        if isinstance(noise, Tensor):
-            diagonal, explained, target, fitted, noise = read(
-                block, row @ row, y, row @ self.z, noise
-            )
-        else:
-            diagonal, explained, target, fitted = read(block, row @ row, y, row @ self.z)
-        square = diagonal + noise - explained
+        diagonal, explained, target, fitted, ridge = read(block, row @ row, y, row @ self.z, noise)
+        square = diagonal + ridge - explained
         if not 0 < square < math.inf:
             raise _not_positive_definite(row, self.n + 1)
         pivot = math.sqrt(square)
@@ -232,7 +298,7 @@ class GrowingCholesky(Stateful):
         self._z.grow(1)
         self.z[-1] = (target - fitted) / pivot
         self.n += 1
-        self.log_det += math.log(square / noise)
+        self.log_det += math.log(square / ridge)
 
     def _open_panel(self) -> _Panel:
         """Return the last panel, or a new one if it is full."""
@@ -319,3 +385,55 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor):
         return _Solve.apply(grad, ctx.factor, not ctx.transposed), None, None
+
+
+class GrowingFactor(Stateful):
+    """A lower Cholesky factor L and its inverse, which grow row by row and stay accurate.
+
+    A new column a with corner h adds the row ``[b', p]`` to L and ``[-c', 1] / p`` to its inverse,
+    where
+
+        L b = a,    L'c = b,    p^2 = h - |b|^2.
+
+    Both systems are solved with L itself. Products with the existing inverse would be as cheap. But
+    every row would multiply the errors of earlier rows by up to 1/p, and after some dozens of nearly
+    dependent points no digit would be right.
+
+    Args:
+        L: The factor to begin with, [m m].
+    """
+
+    def __init__(self, L: Tensor) -> None:
+        identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
+        inverse = torch.linalg.solve_triangular(L, identity, upper=False)
+        # Storing L' by rows stores L by columns. Solving with L stored by rows would copy it.
+        self._transposed = GrowingTensor(L.mT.contiguous())
+        self._inverse = GrowingTensor(inverse.contiguous())
+
+    @property
+    def L(self) -> Tensor:
+        """The factor, [m m]."""
+        return self._transposed.value.mT
+
+    @property
+    def inverse(self) -> Tensor:
+        """``L^-1``, [m m], for products with many right-hand sides."""
+        return self._inverse.value
+
+    def solve(self, B: Tensor) -> Tensor:
+        """Return ``L^-1 B`` for B [m q]."""
+        return torch.linalg.solve_triangular(self.L, B, upper=False)
+
+    def coefficients(self, b: Tensor) -> Tensor:
+        """Return ``c = L'^-1 b`` for b [m]: the combination of rows that is nearest to the new row."""
+        return torch.linalg.solve_triangular(self.L.mT, b.unsqueeze(-1), upper=True).squeeze(-1)
+
+    def append(self, b: Tensor, c: Tensor, pivot: float) -> None:
+        """Add the row ``[b', pivot]`` to L, given ``L'c = b``."""
+        m = len(b)
+        self._transposed.grow(1, 1)
+        self._transposed.value[:m, m] = b
+        self._transposed.value[m, m] = pivot
+        self._inverse.grow(1, 1)
+        self._inverse.value[m, :m] = c / -pivot
+        self._inverse.value[m, m] = 1 / pivot

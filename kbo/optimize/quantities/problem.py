@@ -1,4 +1,4 @@
-"""The quantities of a run before its first trial: checks that its arguments go together, and their defaults."""
+"""The problem of a run: its quantities before the first trial, and its description in the header of a journal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbo._base import checks
+from kbo.bandit import methods
 from kbo.errors import InvalidInput
+from kbo.optimize.assumptions.hypotheses import kernel_description
+from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.objectives.objective import (
     Objective,
@@ -20,7 +23,7 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
+from kbo.optimize.surrogates.evaluation import ANY, SearchProblem
 from kbo.space import Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -98,3 +101,44 @@ def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[floa
     if maximize:
         return low, high
     return -high, -low
+
+
+def journal_header(
+    quantities: Quantities, seed: int, value_range: tuple[float, float] | None, space: Space
+) -> dict[str, Any]:
+    """Return the header of the journal of a run: its problem, as plain JSON values.
+
+    Args:
+        quantities: The quantities of the run, in any space.
+        seed: The seed of the run.
+        value_range: The declared range of the objective; None if none is declared.
+        space: The space to describe; fingerprints of kernels are computed on it.
+    """
+    problem = quantities.problem
+    header = {
+        "space": space.describe(),
+        "named": space.named,
+        "maximize": quantities.maximize,
+        "method": problem.method,
+        "seed": seed,
+    }
+    if value_range is not None:
+        header["value_range"] = list(value_range)
+    if quantities.objectives:
+        header["objectives"] = [_description(o, space.columns) for o in quantities.objectives]
+    if quantities.reference:
+        header["reference"] = quantities.reference
+    if methods.get(problem.method).needs_horizon:
+        header["n_trials"] = problem.n_trials
+    header |= quantities.setting.describe(space)
+    if quantities.constraints:
+        header["constraints"] = [_description(c, space.columns) for c in quantities.constraints]
+    return header
+
+
+def _description(measured: Measured, columns: int) -> dict[str, Any]:
+    """Return a constraint or an objective as plain JSON values, with a fingerprint in place of its kernel."""
+    numbers = measured.describe()
+    if measured.kernel is None:
+        return numbers
+    return {**numbers, **kernel_description(measured.kernel, columns)}
