@@ -13,7 +13,6 @@ from botorch.models.transforms.outcome import (
     Bilog,
     ChainedOutcomeTransform,
     Log,
-    OutcomeTransform,
     Standardize,
 )
 from botorch.utils.transforms import t_batch_mode_transform
@@ -228,9 +227,8 @@ def _checked_limits(constraints: Any, n_functions: int) -> dict[int, LimitPair]:
         )
     limits = {}
     for key, interval in constraints.items():
-        shown = checks.shown(key)
-        name = f"constraints[{shown}]"
-        i = checks.whole(f"a key of constraints, {shown},", key, 0, n_functions - 1)
+        name = f"constraints[{checks.shown(key)}]"
+        i = checks.whole(f"the key of {name}", key, 0, n_functions - 1)
         is_pair = isinstance(interval, Sequence) and len(interval) == 2
         if not is_pair or all(value is None for value in interval):
             raise InvalidInput(
@@ -280,7 +278,7 @@ def _limits_on_targets(model: Any, limits: LimitPair) -> dict[str, float]:
     return on_targets
 
 
-def _increases(transform: OutcomeTransform) -> bool:
+def _increases(transform: torch.nn.Module) -> bool:
     """Return whether it is certain that a transform increases everywhere."""
     if isinstance(transform, ChainedOutcomeTransform):
         return all(_increases(link) for link in transform.values())
