@@ -58,14 +58,6 @@ class DurandNoiseBounds(NoiseBounds):
         least = max((self.lower / self.norm_bound) ** 2, self._floor)
         return min(least, self.ridge), self.event_delta  # never above the ridge of the fit
 
-    # The ridge changes with every observation, so no Cholesky factor can grow.
-
-    def _log_det(self, state: Posterior, ridge: float) -> float:
-        return float(state.across().log_det([ridge])[0])
-
-    def _rss(self, state: Posterior, ridge: float) -> float:
-        return float(state.across().rss([ridge])[0])
-
     def _learn(self, state: Posterior) -> None:
         if not self.printed:
             super()._learn(state)

@@ -173,7 +173,7 @@ def test_every_cover_of_a_matrix_covers_and_nets_are_separated(case, at_once):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cover, "NET_BLOCK", at_once)
         patch.setattr(cover, "CENTRE_BLOCK", at_once)
-        assert cover.net_of(whole, radius, torch.tensor(order)).tolist() == expected
+        assert first_fit_net(whole, radius, torch.tensor(order)).tolist() == expected
     centres = greedy_cover(whole, radius)
     assert covers(whole, centres, radius)
     for some in (centres, centres[:-1]):

@@ -404,7 +404,7 @@ def test_contradictory_bounds_are_flagged_and_never_swapped(variant):
     assert confidence.guarantee_on(state) is None
     figures = {"noise_at_least": least, "noise_at_most": most, "norm_bound": 0.05, "n": 60}
     for ask in (confidence.interval, confidence.argmax_upper):
-        with pytest.raises(RefutedAssumptions, match=r"given, 0\.1, is too small") as error:
+        with pytest.raises(RefutedAssumptions, match=r"not at most 0\.1, as was given") as error:
             ask(state, Z)
         assert error.value.figures == figures
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import ModelListGP
+from botorch.models.transforms.outcome import (
+    Bilog,
+    ChainedOutcomeTransform,
+    Log,
+    Standardize,
+)
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
@@ -45,15 +52,15 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         objective_index: The number of the objective in ``model``.
         constraints: The lower and the upper limit of each limited function, by its number in
             ``model``; either may be None, as in ``LogConstrainedExpectedImprovement``. Limits are
-            in the units of the data, so the outcome transform of a constraint must be monotone,
-            such as ``Standardize`` and ``Log``.
+            in the units of the data, so the outcome transform of a constraint must be
+            ``Standardize``, ``Log`` or ``Bilog``, or a chain of them.
         posterior_transform: The transform of the objective, as in ``KernelUCB``; with weight -1 the
             objective is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
         InvalidInput: An argument is of another kind, a function number does not exist, limits
-            contradict each other, or the outcome transform of a constraint is not monotone.
+            contradict each other, or the outcome transform of a constraint is another one.
 
     Attributes:
         terms: The upper confidence bounds of objective and constraints, by function number.
@@ -100,7 +107,7 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         self.objective_index: int = number
         self.constraints: dict[int, LimitPair] = limits
         self.set_X_pending(X_pending)
-        self._on_targets: dict[int, LimitPair] = {}
+        self._on_targets: dict[int, dict[str, float]] = {}
         for i, interval in limits.items():
             self._on_targets[i] = _limits_on_targets(models[i], interval)
 
@@ -184,7 +191,8 @@ class ConstrainedKernelUCB(CheckedAcquisition):
             if term.confidence.finite_on(state):
                 size = _largest_mean(term, state)
                 unit = torch.where(size > 0, size, 1.0)
-                for limit in self._limits(i, state):
+                for side, target in self._on_targets[i].items():
+                    limit = Limit(state, term.confidence, **{side: target})
                     if self.certain:
                         value = limit.certain(P)
                     else:
@@ -193,17 +201,6 @@ class ConstrainedKernelUCB(CheckedAcquisition):
             elif self.certain:
                 slacks.append(-unlimited)
         return torch.stack(torch.broadcast_tensors(*slacks)).amin(0)
-
-    def _limits(self, i: int, state: Posterior) -> list[Limit]:
-        """Return the limits on the targets of function i."""
-        confidence = self.terms[i].confidence
-        lower, upper = self._on_targets[i]
-        limits = []
-        if lower is not None:
-            limits.append(Limit(state, confidence, lower=lower))
-        if upper is not None:
-            limits.append(Limit(state, confidence, upper=upper))
-        return limits
 
 
 def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
@@ -230,9 +227,8 @@ def _checked_limits(constraints: Any, n_functions: int) -> dict[int, LimitPair]:
         )
     limits = {}
     for key, interval in constraints.items():
-        shown = checks.shown(key)
-        name = f"constraints[{shown}]"
-        i = checks.whole(f"a key of constraints, {shown},", key, 0, n_functions - 1)
+        name = f"constraints[{checks.shown(key)}]"
+        i = checks.whole(f"the key of {name}", key, 0, n_functions - 1)
         is_pair = isinstance(interval, Sequence) and len(interval) == 2
         if not is_pair or all(value is None for value in interval):
             raise InvalidInput(
@@ -249,51 +245,41 @@ def _checked_limits(constraints: Any, n_functions: int) -> dict[int, LimitPair]:
     return limits
 
 
-def _limits_on_targets(model: Any, limits: LimitPair) -> LimitPair:
-    """Return limits on the targets of a model, given limits in the units of the data.
-
-    A decreasing outcome transform swaps them.
+def _limits_on_targets(model: Any, limits: LimitPair) -> dict[str, float]:
+    """Return the "lower" and "upper" limit on the targets of a model, given limits in the units of the data.
 
     Raises:
-        InvalidInput: The outcome transform is not monotone, or has no finite value at a limit.
+        InvalidInput: It is not certain that the outcome transform increases, or it has no finite
+            value at a limit.
     """
     transform = getattr(model.eval(), "outcome_transform", None)
-    if transform is None:
-        return limits
-    values = [value for value in limits if value is not None]
-    targets = _targets_around(transform, values, model.train_targets.device)
-    at_limit = targets.shape[-1] // 2
-    rises = torch.cat([row[row.isfinite()].diff() for row in targets])
-    increases = bool((rises >= 0).all())
-    decreases = bool((rises <= 0).all())
-    near_limit = targets[:, at_limit - 2 : at_limit + 3].diff()  # NaN outside the domain
-    changes = bool((near_limit != 0).all())
-    on_limits = targets[:, at_limit]
-    if not (increases or decreases) or not changes or not bool(on_limits.isfinite().all()):
-        raise InvalidInput(
-            f"the outcome transform {type(transform).__name__} of a constraint is not monotone, or "
-            f"has no finite value at the limits {values}, so a limit on values is no limit on "
-            "targets: take one that increases or decreases everywhere, such as Standardize or Log, "
-            "and limits in its domain."
-        )
-    numbers = on_limits.tolist()
+    on_targets: dict[str, float] = {}
     lower, upper = limits
     if lower is not None:
-        lower = numbers[0]
+        on_targets["lower"] = lower
     if upper is not None:
-        upper = numbers[-1]
-    if decreases:
-        lower, upper = upper, lower
-    return lower, upper
+        on_targets["upper"] = upper
+    if transform is None:
+        return on_targets
+    name = type(transform).__name__
+    if not _increases(transform):
+        raise InvalidInput(
+            f"the outcome transform {name} of a constraint may not increase, so a limit on values "
+            "may be no limit on targets: take Standardize, Log or Bilog, or a chain of them."
+        )
+    for side, limit in on_targets.items():
+        value = torch.full((1, 1), limit, dtype=torch.float64, device=model.train_targets.device)
+        on_targets[side] = float(transform(value)[0])
+        if not math.isfinite(on_targets[side]):
+            raise InvalidInput(
+                f"the outcome transform {name} of a constraint has no finite value at the limit "
+                f"{limit:g}: take a limit in its domain."
+            )
+    return on_targets
 
 
-@torch.no_grad()
-def _targets_around(transform: Any, limits: Sequence[float], device: torch.device) -> Tensor:
-    """Return the outcome transform of values around each limit, [limits 19], the limit in the middle.
-
-    The values differ from the limit by 1e-4 to 1e4 times its size, on both sides.
-    """
-    steps = torch.logspace(-4, 4, 9, dtype=torch.float64, device=device)
-    steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])  # relative to the limit
-    values = torch.stack([limit + (abs(limit) or 1.0) * steps for limit in limits])
-    return transform(values.view(-1, 1))[0].view(values.shape).cpu()
+def _increases(transform: torch.nn.Module) -> bool:
+    """Return whether it is certain that a transform increases everywhere."""
+    if isinstance(transform, ChainedOutcomeTransform):
+        return all(_increases(link) for link in transform.values())
+    return isinstance(transform, (Standardize, Log, Bilog))

@@ -60,9 +60,7 @@ class SafeExpander(SafeUCB):
         slack = self._slack(located)
         widths = []
         for i, (state, P) in located.items():
-            if self.X_pending is not None:
-                state = self.terms[i].with_pending(state)
-            _, variance = state.predict(P)
+            _, variance = self.terms[i].with_pending(state).predict(P)
             prior = state.prior_variance(P).clamp_min(torch.finfo(P.dtype).tiny)
             widths.append(safe_sqrt(variance / prior))
         widest = torch.stack(torch.broadcast_tensors(*widths)).amax(0)

@@ -48,8 +48,7 @@ class KernelUCB(ConfidenceAcquisition):
 
     def bounds(self, view: Posterior, X: Tensor) -> Tensor:
         """Return the bound [b q] at each point of X [b q d], given after the input transform."""
-        if self.X_pending is not None:
-            view = self.with_pending(view)
+        view = self.with_pending(view)
         values = [self._bound(view, X[..., :1, :])]
         for j in range(1, X.shape[-2]):
             with checks.inside("X"):
@@ -58,17 +57,11 @@ class KernelUCB(ConfidenceAcquisition):
         return self.differentiable(torch.cat(values, -1), X)
 
     def with_pending(self, state: Posterior) -> Posterior:
-        """Return the posterior with the pending points hallucinated; cached until it changes."""
-        if self._conditioned is None or self._conditioned[0] != state.version:
-            assert self.X_pending is not None
-            with checks.inside("X_pending"):
-                view = Hypothetical(state, self.model.transform_inputs(self.X_pending))
-            self._conditioned = (state.version, view)
-        return self._conditioned[1]
-
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        super().set_X_pending(X_pending)
-        self._conditioned: tuple[int, Posterior] | None = None
+        """Return the posterior with the pending points, if any, hallucinated."""
+        if self.X_pending is None:
+            return state
+        with checks.inside("X_pending"):
+            return Hypothetical(state, self.model.transform_inputs(self.X_pending))
 
     def _bound(self, view: Posterior, X: Tensor) -> Tensor:
         """Return the upper bound of ``weight f + offset``; while it is infinite, the standard deviation."""

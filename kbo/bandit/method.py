@@ -162,14 +162,10 @@ class Method:
         """
         state = self._empty()
         multiplier = checks.non_negative("multiplier", multiplier)
-        if self.confidence is None:
+        if self.confidence is None or state.schedule is not None:
             raise InvalidInput(
-                f"method {self.name!r} chooses at random: a multiplier of the leverage has no meaning."
-            )
-        if state.schedule is not None:
-            raise InvalidInput(
-                f"method {self.name!r} has a ridge that moves: a multiplier of the leverage has no "
-                "meaning."
+                f"method {self.name!r} has no bounds at a fixed ridge: a multiplier of the leverage "
+                "has no meaning."
             )
         return replace(self, confidence=FixedWidth(multiplier / math.sqrt(state.ridge)))
 

@@ -47,7 +47,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "delta": checks.probability,
     "scale": lambda name, value: checked_scale(value),
     "horizon": checks.positive,
-    "n_points": checks.positive,
+    "n_points": lambda name, value: checks.whole(name, value, 1),
     "points": checks.rows,
     "seed": lambda name, value: checks.seed(value),
     "noise_upper": checks.positive,
@@ -189,21 +189,30 @@ class NamedMethod:
     ) -> Method:
         """Return the method for a problem; arguments and errors as for ``kbo.bandit.make``."""
         checks.kernel(kernel)
-        facts, own_options = self._facts_and_options(
-            {"noise_std": noise_std, "norm_bound": norm_bound, "delta": delta, **options}
-        )
+        given = {"noise_std": noise_std, "norm_bound": norm_bound, "delta": delta, **options}
+        facts: dict[str, Any] = {}
+        own_options: dict[str, Any] = {}
+        for name, value in given.items():
+            if value is None:
+                continue
+            if name in _CHECKS:
+                facts[name] = _CHECKS[name](name, value)
+            elif name in self.options:
+                own_options[name] = value
+            else:
+                self._refuse(name)
         if "ridge" in own_options:
             checks.positive("ridge", own_options["ridge"])
         if "points" in facts:
             facts["n_points"] = len(facts["points"])
-        scale = checked_scale(facts.pop("scale", 1.0))
         for name in self.needs:
             if name not in facts:
                 where = "methods.make, or to Certified" if name == "noise_upper" else "methods.make"
                 raise InvalidInput(
                     f"method {self.name!r} needs {name}: pass {name}=... to {where}."
                 )
-        method = self.build(Facts(kernel, own_options, scale=scale, **facts))
+        method = self.build(Facts(kernel, own_options, **facts))
+        scale = facts.get("scale")
         if isinstance(scale, tuple) and getattr(method.confidence, "scale", None) != scale:
             raise InvalidInput(
                 f"method {self.name!r} averages over no scales: pass one number, or choose 'cmm-ucb'."
@@ -211,28 +220,6 @@ class NamedMethod:
         if "multiplier" in own_options:
             return method.with_multiplier(own_options["multiplier"])
         return method
-
-    def _facts_and_options(
-        self, arguments: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the facts about the problem, and the options of the method, without those that are None.
-
-        Raises:
-            InvalidInput: A fact is out of its range, or the method does not take an option.
-        """
-        facts: dict[str, Any] = {}
-        options: dict[str, Any] = {}
-        for name, value in arguments.items():
-            if value is None:
-                continue
-            if name in _CHECKS:
-                _CHECKS[name](name, value)
-                facts[name] = value
-            elif name in self.options:
-                options[name] = value
-            else:
-                self._refuse(name)
-        return facts, options
 
     def _refuse(self, option: str) -> None:
         """Raise InvalidInput for an option that the method does not take."""

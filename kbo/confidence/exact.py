@@ -15,7 +15,6 @@ from both sides, and the search finds it.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -28,9 +27,9 @@ from kbo._base.linalg import safe_sqrt
 from kbo.confidence.confidence_set import ConfidenceSet, h
 from kbo.confidence.ridge_search import (
     Bracket,
-    bracket_by_walk,
     brackets_on_grid,
     minimise,
+    minimise_near,
     minimise_one,
 )
 from kbo.regression import AllRidges, Moments
@@ -160,9 +159,7 @@ class ExactBound:
     def _refined(self, row: int, start: float) -> tuple[float, float]:
         """Return the minimising log ridge of one point, and the minimum."""
         h_at = self._h_on_host([row])
-        position = bisect_left(self.log_grid, start, hi=len(self.log_grid) - 1)
-        bracket = bracket_by_walk(h_at, self.log_grid, position)
-        return minimise_one(h_at, bracket, _COARSE)
+        return minimise_near(h_at, self.log_grid, start, _COARSE)
 
     def _h_on_host(self, rows: Sequence[int]) -> Callable[..., float]:
         """Return h as a function of one log ridge and of the position among few points."""

@@ -17,8 +17,7 @@ does not, because it grows with the misfit of its own predictions. docs/theory/n
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -28,9 +27,8 @@ from kbo.confidence.base import Confidence
 from kbo.confidence.confidence_set import EXACT, RidgeFit, Scale, fits_at, mixture_ridges, radius_of
 from kbo.confidence.energy import averaged
 from kbo.confidence.ridge_search import (
-    bracket_by_walk,
     dmm_ridges,
-    minimise_one,
+    minimise_near,
     ridge_range,
     search_grid,
 )
@@ -134,25 +132,10 @@ def least_norm(
         return max(0.0, *norms)
     low, high = ridge_range(state, start[0])
     grid = search_grid(dmm_ridges(start), max(low, floor), max(high, floor))
-    return max(0.0, _peak(norm_at, grid, start[0]))
-
-
-def _peak(f: Callable[[float], float], grid: Sequence[float], start: float) -> float:
-    """Return the largest value of a function of the ridge that has one local maximum.
-
-    Args:
-        f: The function.
-        grid: Increasing ridges between which it is searched.
-        start: The ridge near which the search begins.
-    """
-
-    def negative(t: float) -> float:
-        return -f(math.exp(t))
-
     log_grid = [math.log(ridge) for ridge in grid]
-    bracket = bracket_by_walk(negative, log_grid, bisect_left(grid, start))
-    _, lowest = minimise_one(negative, bracket)
-    return -lowest
+    # The norm has one local maximum, which is searched near the first ridge.
+    _, negative_norm = minimise_near(lambda t: -norm_at(math.exp(t)), log_grid, math.log(start[0]))
+    return max(0.0, -negative_norm)
 
 
 def refuse_if_refuted(

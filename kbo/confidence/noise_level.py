@@ -131,24 +131,25 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
     @property
     def guarantee(self) -> str:
         """The statement that holds with probability ``1 - delta``, in words."""
+        level = "an unknown level"
+        if self._limits_given():
+            level = f"a level of {self._limits_given()}"
         return (
             "holds for all rounds and points at once with probability at least "
             f"1 - {self.delta:g}, if the function has norm at most {self.norm_bound:g}, the noise, "
-            f"given the past, is sub-Gaussian with {self._given_level()}, which is also its "
+            f"given the past, is sub-Gaussian with {level}, which is also its "
             f"standard deviation{self.small_ball}, and kernel and all given numbers were chosen "
             "without these data"
         )
 
-    def _given_level(self) -> str:
-        """Return the limits of the noise level that were given to the constructor, in words."""
+    def _limits_given(self) -> str:
+        """Return the limits of the noise level that were given to the constructor, in words; "" if none."""
         limits: list[str] = []
         if self._given_lower > 0:
             limits.append(f"at least {self._given_lower:g}")
         if math.isfinite(self._given_upper):
             limits.append(f"at most {self._given_upper:g}")
-        if not limits:
-            return "an unknown level"
-        return f"a level of {' and '.join(limits)}"
+        return " and ".join(limits)
 
     @property
     def refuted(self) -> bool:
@@ -163,13 +164,8 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         if not self.refuted:
             return
         suspect = ""
-        if self.upper == self._given_upper:
-            suspect = (
-                "the upper bound of the noise level that was given, "
-                f"{self._given_upper:g}, is too small, or "
-            )
-        elif self.lower == self._given_lower > 0:
-            suspect = f"the lower bound that was given, {self._given_lower:g}, is too large, or "
+        if self._limits_given():
+            suspect = f"the noise level is not {self._limits_given()}, as was given, or "
         raise RefutedAssumptions(
             "The data refute the assumptions: the lower bound of the noise level is above its upper"
             f" bound. Either {suspect}the noise is not strictly sub-Gaussian (rare spikes, a level "

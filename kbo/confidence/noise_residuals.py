@@ -115,14 +115,8 @@ class NoiseBounds(NoiseLevel):
         log_det = 0.0
         if state.n:
             # The exact log_det is at most that of the sketch plus that of its error.
-            log_det = self._log_det(state, ridge) + state.error.log_det(ridge)
+            log_det = float(state.at(ridge).log_det()) + state.error.log_det(ridge)
         return 2 * math.log(1 / delta) + log_det
-
-    def _log_det(self, state: Posterior, ridge: float) -> float:
-        return float(state.at(ridge).log_det())
-
-    def _rss(self, state: Posterior, ridge: float) -> float:
-        return float(state.at(ridge).rss())
 
     def _learn(self, state: Posterior) -> None:
         """Update lower bound, upper bound and ridge, in the order of Durand et al. (2018), Sec. 6.3."""
@@ -136,7 +130,7 @@ class NoiseBounds(NoiseLevel):
 
         ``most`` is an upper bound of ``|xi|^2 / sigma^2``.
         """
-        rss = self._rss(state, self.ridge)
+        rss = float(state.at(self.ridge).rss())
         rounded = state.error.of_quad
         numbers = self.ridge, self.norm_bound, state.error.norm(), most
         low = RegressionFit(state.n, max(rss - rounded, 0), *numbers)

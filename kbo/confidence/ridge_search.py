@@ -6,7 +6,9 @@ The argument of all minimised functions is the logarithm of the ridge.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -203,6 +205,24 @@ def _where(condition: bool, if_true: float, if_false: float) -> float:
     return if_true if condition else if_false
 
 
+def minimise_near(
+    f: Callable[[float], float], grid: Sequence[float], start: float, tolerance: float = _TOLERANCE
+) -> tuple[float, float]:
+    """Minimise one function, in the first valley on a walk down from an argument.
+
+    Args:
+        f: The function.
+        grid: Increasing arguments between which it is searched, at least two.
+        start: The argument near which the walk begins.
+        tolerance: As for ``minimise_one``.
+
+    Returns:
+        Argument and value.
+    """
+    position = bisect_left(grid, start, hi=len(grid) - 1)
+    return minimise_one(f, bracket_by_walk(f, grid, position), tolerance)
+
+
 def bracket_by_walk(
     f: Callable[[float], float], grid: Sequence[float], start: int
 ) -> Bracket[float]:
@@ -213,22 +233,26 @@ def bracket_by_walk(
         grid: Increasing arguments, at least two.
         start: Position in the grid where the walk begins.
     """
-    values = {start: f(grid[start])}
+
+    @cache
+    def value(position: int) -> float:
+        """Return f at a position of the grid, infinity outside."""
+        if 0 <= position < len(grid):
+            return f(grid[position])
+        return math.inf
+
     lowest = start
     while True:
-        for position in (lowest - 1, lowest + 1):
-            if 0 <= position < len(grid) and position not in values:
-                values[position] = f(grid[position])
-        if values.get(lowest - 1, math.inf) < values[lowest]:
+        if value(lowest - 1) < value(lowest):
             lowest -= 1
-        elif values.get(lowest + 1, math.inf) < values[lowest]:
+        elif value(lowest + 1) < value(lowest):
             lowest += 1
         else:
             break
     left = max(lowest - 1, 0)
     right = min(lowest + 1, len(grid) - 1)
     positions = [left, lowest, right]
-    return Bracket(*[grid[i] for i in positions], *[values[i] for i in positions])
+    return Bracket(*[grid[i] for i in positions], *[value(i) for i in positions])
 
 
 def brackets_on_grid(grid: Tensor, values: Tensor) -> Bracket[Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.linalg import ill_conditioned_ratio
 from kbo.confidence.chaining import cover
-from kbo.confidence.chaining.cover import Neighbours, dominating_set, net_of, uncovered
+from kbo.confidence.chaining.cover import Neighbours, dominating_set, first_fit_net, uncovered
 from kbo.confidence.chaining.metric import PosteriorMetric
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
@@ -58,10 +58,6 @@ class Chain:
 
     def __len__(self) -> int:
         return len(self.sizes)
-
-    def __repr__(self) -> str:
-        radii = [self.radius(level) for level in range(1, len(self) + 1)]
-        return f"Chain(sizes={self.sizes}, radii={radii})"
 
     def radius(self, level: int) -> float:
         """Return the radius ``eps_i`` of level i = 1, 2, .."""
@@ -115,7 +111,7 @@ class Chain:
                 self._append(self._neighbours.net(metric, radius, self._order))
             else:
                 not_covered = uncovered(metric, metric[self._order], radius)
-                self._append(net_of(metric, radius, not_covered))
+                self._append(first_fit_net(metric, radius, not_covered))
 
 
 GROWTH = 2.0
@@ -147,18 +143,52 @@ class ChainMemory:
             least: The smallest radius that is needed, in units of the targets.
         """
         cached = self._cached
-        if cached is None or state.n > GROWTH * cached.n or not cached.is_valid(state, points):
+        if cached is None or not self._is_valid(cached, state, points):
             kappa = math.sqrt(float(state.prior_variance(points).max()))
             depth = _depth(kappa, least, points.dtype)
             chain = Chain(PosteriorMetric(state, points), kappa, depth)
-            self._cached = _CachedChain(chain, state.n, state, points)
+            self._cached = _cached(chain, state.n, state, points)
             return chain, depth
         depth = _depth(cached.chain.scale, least, points.dtype)
         if depth > len(cached.chain):
             cached.chain.extend(PosteriorMetric(state, points), depth)
             # The new levels are covers from the present data on; n stays that of the old levels.
-            self._cached = _CachedChain(cached.chain, cached.n, state, points)
+            self._cached = _cached(cached.chain, cached.n, state, points)
         return cached.chain, depth
+
+    def _is_valid(self, cached: _CachedChain, state: Posterior, points: Tensor) -> bool:
+        """Return whether the covers are still valid and small: nothing has changed except added data."""
+        return (
+            state.n <= GROWTH * cached.n
+            and _constants(state, points) == cached.constants
+            and _contains(state.locations, cached.locations)
+        )
+
+
+class _CachedChain(NamedTuple):
+    """A chain, with copies of all numbers on which its distances depend.
+
+    Attributes:
+        chain: The chain.
+        n: Number of observations when it was computed.
+        constants: The numbers that must not change.
+        locations: Observed locations [m d] and counts [m] under which all levels are covers; None
+            if the posterior keeps none.
+    """
+
+    chain: Chain
+    n: int
+    constants: list[Any]
+    locations: tuple[Tensor, Tensor] | None
+
+
+def _cached(chain: Chain, n: int, state: Posterior, points: Tensor) -> _CachedChain:
+    """Return a chain with its numbers; arguments as the attributes of ``_CachedChain``."""
+    locations = None
+    if state.locations is not None:
+        observed, counts = state.locations
+        locations = observed.detach().clone(), counts.detach().clone()
+    return _CachedChain(chain, n, _constants(state, points), locations)
 
 
 def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
@@ -171,69 +201,31 @@ def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
     return depth
 
 
-class _CachedChain:
-    """A chain, with copies of all numbers on which its distances depend.
-
-    Args:
-        chain: The chain.
-        n: Number of observations when it was computed.
-        state: The posterior under which all its levels are covers.
-        points: The points [N d].
-    """
-
-    def __init__(self, chain: Chain, n: int, state: Posterior, points: Tensor) -> None:
-        self.chain = chain
-        self.n = n
-        self._ridge = state.ridge
-        self._constants = _copies(_constants(state, points))
-        self._locations = _copies(state.locations or ())
-
-    def is_valid(self, state: Posterior, points: Tensor) -> bool:
-        """Return whether the covers are still valid: nothing has changed except added data."""
-        return (
-            state.ridge == self._ridge
-            and _equal(_constants(state, points), self._constants)
-            and _contains(state.locations or (), self._locations)
-        )
-
-
-def _constants(state: Posterior, points: Tensor) -> list[Tensor]:
-    """Return the points, the inducing points, and parameters and some values of the kernel."""
+def _constants(state: Posterior, points: Tensor) -> list[Any]:
+    """Return the ridge and, with types and bytes, points, inducing points and numbers of the kernel."""
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(points), generator=generator, device="cpu")
     probes = points[order[:_PROBES].to(points.device)]
-    constants = [points, state.prior(probes, probes)]
+    tensors = [points, state.prior(probes, probes)]
     if state.anchors is not None:
-        constants.append(state.anchors)
+        tensors.append(state.anchors)
     if state.kernel is not None:
-        constants += [*state.kernel.parameters(), *state.kernel.buffers()]
+        tensors += [*state.kernel.parameters(), *state.kernel.buffers()]
+    constants: list[Any] = [state.ridge]
+    for tensor in tensors:
+        numbers = tensor.detach().cpu().numpy().tobytes()
+        constants.append((tensor.dtype, tensor.device, tensor.shape, numbers))
     return constants
 
 
-def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [tensor.detach().clone() for tensor in tensors]
-
-
-def _equal(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
-    """Return whether two lists of tensors are equal, also in type and device."""
-    if len(now) != len(before):
-        return False
-    for a, b in zip(now, before, strict=True):
-        if a.dtype != b.dtype or a.device != b.device or not torch.equal(a, b):
-            return False
-    return True
-
-
-def _contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+def _contains(now: tuple[Tensor, Tensor] | None, before: tuple[Tensor, Tensor] | None) -> bool:
     """Return whether observed locations [m d] and counts [m] include the earlier ones.
 
     The result is False if a posterior keeps no locations.
     """
-    if not now or not before:
+    if now is None or before is None:
         return False
     locations, counts = now
     old_locations, old_counts = before
     m = len(old_locations)
-    if len(locations) < m or not torch.equal(locations[:m], old_locations):
-        return False
-    return bool((counts[:m] >= old_counts).all())
+    return torch.equal(locations[:m], old_locations) and bool((counts[:m] >= old_counts).all())

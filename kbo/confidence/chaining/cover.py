@@ -101,29 +101,21 @@ def _neighbour_counts(
     return counts
 
 
-def first_fit_net(metric: PosteriorMetric, radius: float) -> Tensor:
+def first_fit_net(metric: PosteriorMetric, radius: float, among: Tensor | None = None) -> Tensor:
     """Return the first-fit net: each point, in order, that no earlier centre covers.
 
     Args:
         metric: The set. At most N times the size of the net distances are computed.
         radius: The radius, at least 0, in units of the distance.
+        among: The numbers of the points to cover, in the order in which they are visited; None for
+            all.
 
     Raises:
         InvalidInput: A radius below zero.
     """
     checks.instance("metric", metric, PosteriorMetric)
     radius = checks.non_negative("radius", radius)
-    return net_of(metric, radius, torch.arange(len(metric), device=metric.device))
-
-
-def net_of(metric: PosteriorMetric, radius: float, left: Tensor) -> Tensor:
-    """Return the first-fit net of some points, as point numbers.
-
-    Args:
-        metric: The set.
-        radius: The radius, at least 0, in units of the distance.
-        left: The numbers of the points, in the order in which they are visited.
-    """
+    left = torch.arange(len(metric), device=metric.device) if among is None else among
     centres = left[:0]
     while len(left):
         block = left[:NET_BLOCK]
