@@ -22,6 +22,9 @@ Rule = Callable[[Any], bool]
 _ROUNDING = 4 * sys.float_info.epsilon
 """Relative rounding by which a sum may exceed its limit. So 0.1 + 0.2 <= 0.3 is satisfied."""
 
+_CONVERSION = 1e-12
+"""Largest relative change of a number on its way to the unit interval and back, on the longest logarithmic scale."""
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -178,19 +181,15 @@ class Limits:
         }
 
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
-        # A number may change by _ROUNDING times this on its way to the unit interval and back.
-        conversion_errors = torch.zeros_like(sizes)
         for i, p in self.columns.items():
             sizes[i] = max(map(abs, p.ends))
-            conversion_errors[i] = sizes[i]
-            if p.log and not p.options:
-                conversion_errors[i] *= 1 + math.log(p.ends[1] / p.ends[0])
         low, high = ends.T
         largest = torch.where(high.isinf(), low, high).abs()
-        rounding = _ROUNDING * (self._weights.abs() @ sizes + largest)
+        largest_sums = self._weights.abs() @ sizes
+        rounding = _ROUNDING * (largest_sums + largest)
         self._low: Tensor = low - rounding
         self._high: Tensor = high + rounding
-        self._conversion_error: Tensor = _ROUNDING * (self._weights.abs() @ conversion_errors)
+        self._conversion_error: Tensor = _CONVERSION * largest_sums
 
     def numbers(self, units: Tensor) -> Tensor:
         """Return the values [n P] of parameters at points [n P] of the unit cube; 0 if one is in no constraint."""

@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ax.core.base_trial import BaseTrial, TrialStatus
 from ax.core.experiment import Experiment
@@ -25,9 +25,6 @@ from kbo.space import Params, Space
 
 Row = tuple[int, str]
 """The index of a trial and the name of an arm."""
-
-Columns = dict[str, dict[Row, float]]
-"""Means and standard errors of each metric, by "mean NAME" and "sem NAME"."""
 
 Key = TypeVar("Key")
 
@@ -113,16 +110,43 @@ def _absolute(constraints: Iterable[OutcomeConstraint]) -> list[Constraint]:
 # The data
 
 
-def outcomes(experiment: Experiment) -> Columns:
-    """Return the last value of each metric in the complete trials, rounded to the digits that Ax stores."""
-    data: Columns = {}
+class Outcomes(NamedTuple):
+    """The last values of the metrics in the complete trials, rounded to the digits that Ax stores.
+
+    Attributes:
+        means: The means that are finite numbers, by the name of the metric and by row.
+        errors: The standard errors that are known, in the same way.
+    """
+
+    means: dict[str, dict[Row, float]]
+    errors: dict[str, dict[Row, float]]
+
+    def mean(self, name: str, row: Row) -> float | None:
+        """Return the mean of a metric in an arm; None if it is not known."""
+        return self.means.get(name, {}).get(row)
+
+    def error(self, name: str, row: Row) -> float | None:
+        """Return the standard error of a metric in an arm; None if it is not known."""
+        return self.errors.get(name, {}).get(row)
+
+
+def outcomes(experiment: Experiment) -> Outcomes:
+    """Return the outcomes of an experiment."""
+    means: dict[str, dict[Row, float]] = {}
+    errors: dict[str, dict[Row, float]] = {}
     for entry in experiment.lookup_data().df.to_dict("records"):
         if experiment.trials[entry["trial_index"]].status != TrialStatus.COMPLETED:
             continue
-        for kind in ("mean", "sem"):
-            column = data.setdefault(f"{kind} {entry['metric_name']}", {})
-            column[_row(entry)] = float(entry[kind])
-    return {name: rounded(column) for name, column in data.items()}
+        mean = float(entry["mean"])
+        error = float(entry["sem"])
+        if math.isfinite(mean):
+            means.setdefault(entry["metric_name"], {})[_row(entry)] = mean
+        if 0 <= error < math.inf:
+            errors.setdefault(entry["metric_name"], {})[_row(entry)] = error
+    for columns in (means, errors):
+        for name, column in columns.items():
+            columns[name] = rounded(column)
+    return Outcomes(means, errors)
 
 
 def _row(entry: Mapping[Any, Any]) -> Row:
@@ -147,16 +171,15 @@ def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, floa
 
 
 def rounded(column: Mapping[Key, float]) -> dict[Key, float]:
-    """Return numbers rounded to the digits that Ax stores, so that a resumed run has the same data."""
-    sizes = [abs(value) for value in column.values() if math.isfinite(value)]
-    if max(sizes, default=0.0) < _SMALL:
+    """Return finite numbers rounded to the digits that Ax stores, so that a resumed run has the same data."""
+    if max(map(abs, column.values()), default=0.0) < _SMALL:
         return dict(column)
     return {key: _rounded(value) for key, value in column.items()}
 
 
 def _rounded(value: float) -> float:
-    """Return a number rounded to ``_DECIMALS`` decimals and ``_DIGITS`` digits."""
-    if value == 0 or not math.isfinite(value):
+    """Return a finite number rounded to ``_DECIMALS`` decimals and ``_DIGITS`` digits."""
+    if value == 0:
         return value
     decimals = _DIGITS - 1 - math.floor(math.log10(abs(value)))
     return round(value, min(_DECIMALS, decimals))
@@ -167,14 +190,14 @@ def _rounded(value: float) -> float:
 
 def ended(
     experiment: Experiment,
-    data: Columns,
+    data: Outcomes,
     space: Space,
     objectives: Sequence[str],
     limits: Sequence[Constraint],
 ) -> list[Ended]:
     """Return an entry for each arm of the ended trials, in the order of their ends, without arms outside the space."""
     reports = _reports(experiment, objectives[0])
-    measurable = [*objectives[1:], *(limit.name for limit in limits)]
+    measurable = [*objectives, *(limit.name for limit in limits)]
     entries: list[Ended] = []
     for trial in _in_order(experiment, *_ENDED):
         is_pruned = trial.status == TrialStatus.EARLY_STOPPED
@@ -183,42 +206,18 @@ def ended(
             if params is None:
                 continue
             row = (trial.index, arm.name)
-            value = _finite(data, f"mean {objectives[0]}", row)
-            measured = _measurements(data, row, objectives[0], measurable)
+            measured: dict[str, float] = {}
+            for name in measurable:
+                mean = data.mean(name, row)
+                if mean is not None:
+                    measured[name] = mean
+            value = measured.pop(objectives[0], None)
+            error = data.error(objectives[0], row)
+            if error is not None:
+                measured[SEM] = error
             steps = tuple(sorted(reports.get(row, {}).items()))
             entries.append(Ended(row, params, value, measured, is_pruned, steps))
     return entries
-
-
-def _measurements(
-    data: Columns, row: Row, objective: str, others: Iterable[str]
-) -> dict[str, float]:
-    """Return the known measurements of other outcomes in an arm, and the standard error of its value."""
-    measured: dict[str, float] = {}
-    for name in others:
-        measurement = _finite(data, f"mean {name}", row)
-        if measurement is not None and name != objective:
-            measured[name] = measurement
-    error = error_in(data, row, objective)
-    if error is not None:
-        measured[SEM] = error
-    return measured
-
-
-def error_in(data: Columns, row: Row, name: str) -> float | None:
-    """Return the standard error of an outcome in an arm; None if it is not known."""
-    error = _finite(data, f"sem {name}", row)
-    if error is None or error < 0:
-        return None
-    return error
-
-
-def _finite(data: Columns, name: str, row: Row) -> float | None:
-    """Return one value of the data; None if it is missing or not finite."""
-    value = data.get(name, {}).get(row, math.nan)
-    if math.isfinite(value):
-        return value
-    return None
 
 
 def left_out(experiment: Experiment, replay: Replay) -> list[int]:

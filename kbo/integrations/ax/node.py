@@ -21,11 +21,10 @@ from kbo._base import checks, devices
 from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import (
-    Columns,
+    Outcomes,
     all_parameters,
     directions_of,
     ended,
-    error_in,
     left_out,
     limits_of,
     objectives_of,
@@ -203,7 +202,7 @@ CORE_DECODER_REGISTRY["KBONode"] = _decoded  # pyright: ignore[reportArgumentTyp
 
 
 def _for_trials(
-    setting: Setting, trials: Sequence[Ended], data: Columns, objectives: Sequence[str]
+    setting: Setting, trials: Sequence[Ended], data: Outcomes, objectives: Sequence[str]
 ) -> Setting:
     """Return the setting after trials: without noise if all standard errors of all objectives are 0.
 
@@ -216,7 +215,7 @@ def _for_trials(
     errors: list[float | None] = []
     for trial in trials:
         if trial.value is not None:
-            errors += [error_in(data, trial.key, name) for name in objectives]
+            errors += [data.error(name, trial.key) for name in objectives]
     largest = max((error for error in errors if error is not None), default=0.0)
     limit = setting.noise_upper
     if limit is not None and largest > limit * (1 + 1e-9):

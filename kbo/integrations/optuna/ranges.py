@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
+from kbo.integrations.optuna.space import parameter_of
 
 _RECENT = 5
 """Number of latest trials with a parameter; the next range is expected to be the union of their ranges."""
@@ -259,25 +260,15 @@ def _widened(d: BaseDistribution, values: Iterable[Any]) -> BaseDistribution:
     return wider
 
 
-def _distance(d: Any, value: Any) -> float:
+def _distance(d: BaseDistribution, value: Any) -> float:
     """Return the distance of a number from a range, in widths of the range on its own scale; 0 inside."""
-    if not isinstance(value, Real) or not math.isfinite(value):
+    try:
+        places = parameter_of(d).columns_of(value)
+    except InvalidInput:  # no number, or one without a place on the scale
         return math.inf
-    low = float(d.low)
-    high = float(d.high)
-    number = float(value)
-    if d.log:
-        if number <= 0:
-            return math.inf
-        low = math.log(low)
-        high = math.log(high)
-        number = math.log(number)
-    excess = max(low - number, number - high, 0.0)
-    if excess == 0:
+    if not places:  # the only value of the range
         return 0.0
-    if low == high:
-        return math.inf
-    return excess / (high - low)
+    return max(-places[0], places[0] - 1, 0.0)
 
 
 def _single(d: Any, value: float) -> BaseDistribution:

@@ -32,7 +32,7 @@ def from_distributions(distributions: Mapping[str, BaseDistribution]) -> Space:
     for name, d in checks.instance("distributions", distributions, Mapping).items():
         with checks.inside(f"parameter {checks.shown(name)}"):
             if not isinstance(d, CategoricalDistribution):
-                parameters[name] = _range(d)
+                parameters[name] = parameter_of(d)
             elif d.single():
                 parameters[name] = Fixed(d.choices[0])
             else:
@@ -40,7 +40,7 @@ def from_distributions(distributions: Mapping[str, BaseDistribution]) -> Space:
     return Space(parameters)
 
 
-def _range(d: BaseDistribution) -> Parameter:
+def parameter_of(d: BaseDistribution) -> Parameter:
     """Return the parameter of a distribution of numbers."""
     if not isinstance(d, (FloatDistribution, IntDistribution)):
         raise InvalidInput(
@@ -161,7 +161,7 @@ class SearchSpace:
                     parameters[name] = choice_of(d)
                     self.defaults[name] = parameters[name].options[0]
                 else:
-                    parameters[name] = _range(d)
+                    parameters[name] = parameter_of(d)
                     self.defaults[name] = parameters[name].value(0.5)
         self.space: Space = self._of(parameters)
         with checks.inside("was"):
@@ -183,7 +183,7 @@ class SearchSpace:
         parameters = dict(self.space.parameters)
         for name, d in ranges.items():
             if not isinstance(d, CategoricalDistribution):
-                parameters[name] = _range(d)
+                parameters[name] = parameter_of(d)
         for name in self.dropped:
             parameters[name] = Fixed(self.defaults[name])
         return self._of(parameters)
