@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import torch
 from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior, scalarize_posterior
 from gpytorch.distributions import MultivariateNormal
