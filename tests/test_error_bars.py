@@ -10,8 +10,7 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.error_bars import noise_ratios
-from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation, noise_ratios
 
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3)
 CERTIFIED = kbo.Certified(KERNEL, 0.2, 2.0)
@@ -91,7 +90,7 @@ def test_runs_with_error_bars_continue_from_their_journal_and_from_tables(tmp_pa
     optimizer.close()
     trials = optimizer.trials
     loaded = kbo.Optimizer(LINE)
-    loaded.load(journal)
+    loaded.run.load(journal)
     table = pd.DataFrame([{**t.params, "value": t.value, **t.measured} for t in trials])
     known = kbo.Optimizer(LINE, evaluated=table)
     for again in (loaded, known):
