@@ -241,13 +241,13 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             InvalidInput: Shapes or devices do not fit, a value is not finite, or a variance is not
                 positive.
         """
-        P, targets, variances = self.transformed_observations(X, Y, noise)
+        P, targets, variances = self._transformed_observations(X, Y, noise)
         weights = None
         if variances is not None:
             weights = self.state.ridge / variances
         return FantasyGP(self, P, targets, weights)
 
-    def transformed_observations(
+    def _transformed_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return points [... q d], targets [... q] and noise variances [... q] after the transforms.

@@ -249,7 +249,7 @@ class StreamingGP(PosteriorModel):
         observed.at()  # grows the factor once, for all models derived from this one
         checks.rows("X", X)
         with torch.no_grad():
-            P, y, variances = self.transformed_observations(X.detach(), Y.detach(), noise)
+            P, y, variances = self._transformed_observations(X.detach(), Y.detach(), noise)
         checks.shaped("X", P, self.train_targets, self.train_inputs[0].shape[-1])
         state = observed.fork()
         _learn(state, P, y, variances)
