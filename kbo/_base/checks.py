@@ -363,12 +363,24 @@ Location = tuple[float, ...]
 """A point as plain numbers."""
 
 
-class OnHost(NamedTuple):
-    """Observations as plain numbers: locations, targets, and weights (None means that all are 1)."""
+class Batch(NamedTuple):
+    """Observations, as tensors and as plain numbers.
 
+    Attributes:
+        X: Locations [r d].
+        y: Targets [r].
+        weights: Weights [r].
+        locations: The locations on the host.
+        targets: The targets on the host.
+        host_weights: The weights on the host.
+    """
+
+    X: Tensor
+    y: Tensor
+    weights: Tensor
     locations: list[Location]
     targets: list[float]
-    weights: list[float] | None
+    host_weights: list[float]
 
 
 def observations(
@@ -378,8 +390,8 @@ def observations(
     dim: int | None = None,
     names: tuple[str, str] = ("X", "y"),
     weights: Tensor | None = None,
-) -> OnHost:
-    """Return points X [n d], targets y [n] and weights [n] above zero as plain numbers.
+) -> Batch:
+    """Return points X [n d], targets y [n] and weights [n] above zero, also as plain numbers.
 
     Args:
         X: The points, checked as by ``rows``.
@@ -403,8 +415,10 @@ def observations(
         )
     if weights is not None:
         _above_zero("weights", weights, y, "leave out an observation that is to count nothing")
+    else:
+        weights = torch.ones_like(y)
     if not X.shape[0]:
-        return OnHost([], [], None)
+        return Batch(X, y, weights, [], [], [])
     rows = X.tolist()
     targets = shaped(y_name, y, X).tolist()
     # The sum is quick. It may overflow although all numbers are finite, so then each number is checked.
@@ -412,8 +426,7 @@ def observations(
         points(X_name, X)
         points(y_name, y)
     _check_sizes(y_name, targets, largest_target(y.dtype))
-    weight_list = None if weights is None else weights.tolist()
-    return OnHost(list(map(tuple, rows)), targets, weight_list)
+    return Batch(X, y, weights, list(map(tuple, rows)), targets, weights.tolist())
 
 
 def _check_sizes(name: str, targets: list[float], most: float) -> None:

@@ -241,23 +241,35 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             InvalidInput: Shapes or devices do not fit, a value is not finite, or a variance is not
                 positive.
         """
+        P, targets, variances = self._transformed_observations(X, Y, noise)
+        weights = None
+        if variances is not None:
+            weights = self.state.ridge / variances
+        return FantasyGP(self, P, targets, weights)
+
+    def _transformed_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return points [... q d], targets [... q] and noise variances [... q] after the transforms.
+
+        Arguments and errors are those of ``condition_on_observations``; the variances may be None.
+        """
         P = checks.points("X", self.observed_at(X), self.train_targets)
         Y = checks.points("Y", self.cast("Y", Y), self.train_targets)
         if Y.ndim < 2 or Y.shape[-1] != 1 or Y.shape[-2] != X.shape[-2]:
             raise InvalidInput(
                 f"Y must have shape [... {X.shape[-2]} 1], one value for each row of X, got "
-                f"{tuple(Y.shape)}."
+                f"{tuple(Y.shape)}: for values y [... {X.shape[-2]}] use y.unsqueeze(-1)."
             )
         checks.batch_shape(X=X.shape[:-2], Y=Y.shape[:-2], **{"the model": self.batch_shape})
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)
-        weights = None
+        variances = None
         if noise is not None:
             noise = self.cast("noise", noise)
             one_fantasy = Y[(0,) * (Y.ndim - noise.ndim)]  # the noise has no axes of fantasies
-            variances = checks.variances("noise", noise, one_fantasy).squeeze(-1)
-            weights = self.state.ridge / variances
-        return FantasyGP(self, P, Y.squeeze(-1), weights)
+            variances = checks.variances("noise", noise, one_fantasy).detach().squeeze(-1)
+        return P, Y.squeeze(-1), variances
 
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any

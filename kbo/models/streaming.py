@@ -247,7 +247,10 @@ class StreamingGP(PosteriorModel):
         values = self.hyperparameters().tolist()
         observed = self.state
         observed.at()  # grows the factor once, for all models derived from this one
-        P, y, variances = self._transformed_observations(X, Y, noise)
+        checks.rows("X", X)
+        with torch.no_grad():
+            P, y, variances = self._transformed_observations(X.detach(), Y.detach(), noise)
+        checks.shaped("X", P, self.train_targets, self.train_inputs[0].shape[-1])
         state = observed.fork()
         _learn(state, P, y, variances)
         model = self._copy()
@@ -261,30 +264,6 @@ class StreamingGP(PosteriorModel):
             model._variances = torch.cat([before, _variances_or_ridge(variances, y, ridge)])
         model._built = (values, state)
         return model
-
-    def _transformed_observations(
-        self, X: Tensor, Y: Tensor, noise: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return new points [q d], targets [q] and noise variances [q] (or None) after transforms.
-
-        Arguments are those of ``condition_on_observations``, in the dtype of the data.
-        """
-        checks.rows("X", X)
-        if Y.ndim != 2 or Y.shape[-1] != 1:
-            raise InvalidInput(
-                f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1)."
-            )
-        P = self.observed_at(X).detach()
-        targets = Y
-        if hasattr(self, "outcome_transform"):
-            targets = self.outcome_transform(Y=Y, X=X)[0]
-        targets = targets.detach()
-        checks.shaped("X", P, self.train_targets, self.train_inputs[0].shape[-1])
-        variances = None
-        if noise is not None:
-            noise = checks.variances("noise", self.cast("noise", noise), targets)
-            variances = noise.detach().squeeze(-1)
-        return P, targets.squeeze(-1), variances
 
     def _copy(self) -> StreamingGP:
         """Return a model with its own modules and parameters, and the data and posterior of this one."""

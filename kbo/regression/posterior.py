@@ -520,8 +520,8 @@ class Posterior(Stateful, ABC):
         """
         checks.shaped(name, X, *self._like_and_columns)
 
-    def check_data(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> checks.OnHost:
-        """Return observations as plain numbers, or raise the errors of ``update``."""
+    def check_data(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> checks.Batch:
+        """Return observations also as plain numbers, or raise the errors of ``update``."""
         return checks.observations(X, y, *self._like_and_columns, weights=weights)
 
     @property

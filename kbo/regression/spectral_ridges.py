@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg.lapack import dposv
+from scipy.linalg.lapack import dposv  # pyright: ignore[reportAttributeAccessIssue]
 from torch import Tensor
 
 from kbo._base import devices

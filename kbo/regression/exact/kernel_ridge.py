@@ -149,21 +149,19 @@ class KernelRidge(Posterior):
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        host = self.check_data(X, y, weights)
-        if not host.locations:
+        new = self.check_data(X, y, weights)
+        if not new.locations:
             return
         k = self._kernel_for(X)
         kernel_error = k.error(X)
         variances = k.diagonal(X).tolist()
-        trace = sum(variances)
-        if host.weights is not None:
-            trace = sum(map(operator.mul, host.weights, variances))
+        trace = sum(map(operator.mul, new.host_weights, variances))
         if self.data is None:
             self.data = Observations(X, y)
             self.like: Tensor = X[:0].clone()
         layout = self.data.layout
         try:
-            self.data.append(X, y, weights, host)
+            self.data.append(new)
             self._trace += trace
             self._largest_variance = max(self._largest_variance, *variances)
             self._kernel_error = max(self._kernel_error, kernel_error)

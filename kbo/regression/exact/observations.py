@@ -27,7 +27,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from kbo._base.checks import Location, OnHost
+from kbo._base.checks import Batch, Location
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
 
@@ -88,19 +88,16 @@ class Observations(Stateful):
         stops = self.blocks[bisect.bisect_right(self.blocks, row) :]
         return list(itertools.pairwise([row, *stops]))
 
-    def append(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
-        """Add points X [r d], targets y [r] and weights [r] (None for ones), also given on the host."""
-        self.n += len(X)
-        if weights is None:
-            weights = torch.ones_like(y)
-        if host.weights is not None:
-            smallest, largest = self.weight_range
-            self.weight_range = min(smallest, *host.weights), max(largest, *host.weights)
-        X, counts, y, within, locations = merge(X, weights, y, host.locations)
+    def append(self, new: Batch) -> None:
+        """Add observations."""
+        self.n += len(new.X)
+        smallest, largest = self.weight_range
+        self.weight_range = min(smallest, *new.host_weights), max(largest, *new.host_weights)
+        X, counts, y, within, locations = merge(new.X, new.weights, new.y, new.locations)
         if within is not None:
             self.within = self.within + within
         self._repeated_rows += sum(location in self._last_targets for location in locations)
-        self._count_repeats(host)
+        self._count_repeats(new)
         self._X.append(X)
         self._counts.append(counts)
         self._y.append(y)
@@ -109,10 +106,10 @@ class Observations(Stateful):
         if self._repeated_rows > max(_FEWEST_REPEATS_TO_MERGE, len(self._last_targets) // 2):
             self._merge_all()
 
-    def _count_repeats(self, host: OnHost) -> None:
+    def _count_repeats(self, new: Batch) -> None:
         """Count the new observations in ``repeats``."""
         n_repeats, n_equal = self.repeats
-        for location, target in zip(host.locations, host.targets, strict=True):
+        for location, target in zip(new.locations, new.targets, strict=True):
             last_target = self._last_targets.get(location)
             if last_target is not None:
                 n_repeats += 1

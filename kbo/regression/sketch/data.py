@@ -17,13 +17,11 @@ point, and O(n m^2 + m^3) for a new dictionary, where n is the number of distinc
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo._base.checks import Location
+from kbo._base.checks import Batch, Location
 from kbo._base.devices import read
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
@@ -39,30 +37,6 @@ _FEW = 8
 
 _MOST_REPEATS = 8
 """Repeats are merged once ``Rows.order`` exceeds this many times the rows plus a block of E."""
-
-
-class Batch(NamedTuple):
-    """Observations, as tensors and as plain numbers.
-
-    Attributes:
-        X: Locations [r d]; read, not kept.
-        y: Targets [r].
-        weights: Weights [r].
-        places: The locations on the host.
-        targets: The targets on the host.
-        host_weights: The weights on the host.
-    """
-
-    X: Tensor
-    y: Tensor
-    weights: Tensor
-    places: list[Location]
-    targets: list[float]
-    host_weights: list[float]
-
-    def one(self, i: int) -> Batch:
-        """Return the observation i alone."""
-        return Batch._make(field[i : i + 1] for field in self)
 
 
 class Sketch(Stateful):
@@ -140,11 +114,11 @@ class Sketch(Stateful):
             self._observe(new)
         else:
             for i in range(n_new):
-                self._observe(new.one(i))
+                self._observe(Batch._make(field[i : i + 1] for field in new))
 
     def _observe(self, new: Batch) -> None:
         """Add one observation, which may become an inducing point."""
-        point = self._candidate(new.X, new.places[0], new.host_weights[0])
+        point = self._candidate(new.X, new.locations[0], new.host_weights[0])
         is_accepted = self.dictionary.accepts(point, self) and not point.dependent
         B = self._count(new, point.features.unsqueeze(-1), [point.prior])
         self._update_root(B)
@@ -184,7 +158,7 @@ class Sketch(Stateful):
             The new columns of B, ``sqrt(w) z``, [m r].
         """
         n_repeats, n_equal = self.rows.extend(
-            new.X, z.mT, new.places, new.targets, new.host_weights
+            new.X, z.mT, new.locations, new.targets, new.host_weights
         )
         self.repeats = (self.repeats[0] + n_repeats, self.repeats[1] + n_equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):

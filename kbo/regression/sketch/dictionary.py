@@ -93,10 +93,8 @@ class Candidate:
     @property
     def well_conditioned(self) -> bool:
         """Whether it can join the present inducing points; if not, all are chosen again."""
-        limit = self.residual / (CONDITION * self.prior)
-        if 1 + float(self.basis.spread(self.features)) ** 2 < limit:
-            return True  # the usual case, in O(m): the spread bounds the norm of the coefficients
-        return 1 + float(self.coefficients @ self.coefficients) < limit
+        square = float(self.coefficients @ self.coefficients)
+        return 1 + square < self.residual / (CONDITION * self.prior)
 
     @property
     def negligible(self) -> bool:

@@ -38,7 +38,7 @@ from kbo.regression.error import Error
 from kbo.regression.numerics import block_of, clamped, in_chunks, warn_below_precision
 from kbo.regression.posterior import Columns, LowRankPosteriorAt, Posterior, PosteriorAt
 from kbo.regression.sampling import SamplePath
-from kbo.regression.sketch.data import Batch, Sketch
+from kbo.regression.sketch.data import Sketch
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.error import NystromError
 from kbo.regression.sketch.features import constant_for
@@ -125,20 +125,10 @@ class NystromRidge(Posterior):
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r], one by one unless the dictionary takes blocks."""
         self._adopt(X)
-        host = self.check_data(X, y, weights)
+        new = self.check_data(X, y, weights)
         if len(X) == 0:
             return
-        host_weights = host.weights or [1.0] * len(X)
-        if weights is None:
-            weights = torch.ones_like(y)
-        new = Batch(
-            X=X.double(),
-            y=y.double(),
-            weights=weights.double(),
-            places=host.locations,
-            targets=host.targets,
-            host_weights=host_weights,
-        )
+        new = new._replace(X=X.double(), y=y.double(), weights=new.weights.double())
         try:
             self.sketch.update(new)
         finally:  # also after an interrupt, when the data may have changed
