@@ -206,7 +206,7 @@ def simple_regret(name, seed):
     tried = torch.randperm(N, generator=generator)[:5]
     state.update(points[tried], evaluate(tried, generator))
     for _ in range(N_ROUNDS):
-        row = torch.tensor([method.choose(state, points)])
+        row = torch.tensor([method.choose(state, points, generator)])
         state.update(points[row], evaluate(row, generator))
         tried = torch.cat([tried, row])
     return best - float(truth[tried].max())
