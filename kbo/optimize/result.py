@@ -226,7 +226,8 @@ class Result:
                     "pass tolerance=..., a difference that counts as none: there is no model that says how large the "
                     "noise is."
                 )
-            tolerance = TOLERATED * self.assumptions["noise_std"]
+            noise_std: float = self.assumptions["noise_std"]
+            tolerance = TOLERATED * noise_std
         options = {
             "maximize": self.optimizer.maximize,
             "value_range": self.optimizer.value_range,

@@ -61,12 +61,6 @@ class DrawnObjective:
         """Return the targets [s n] of the draws at points [n P], which have the same order as the values."""
         return self.functions.targets(self.space.features(units)).cpu()
 
-    def targets_of_each(self, units: Tensor) -> Tensor:
-        """Return the targets [s n] of each draw at its own points [s n P]."""
-        s, n, P = units.shape
-        features = self.space.features(units.reshape(s * n, P)).reshape(s, n, -1)
-        return self.functions.targets(features).cpu()
-
     def is_feasible(self, units: Tensor) -> Tensor:
         """Return whether points [n P] keep each constraint with a probability of at least 1/2, [n]."""
         return probably_feasible(self.space, self.constraints, units)
@@ -160,7 +154,8 @@ def _climbed(
     is_changed[:, :, : k // 2] = torch.arange(P) == changed
     moved = best.units.unsqueeze(2) + torch.where(is_changed, steps, 0.0)
     moved = Subspace(objective.space).moved_inside(moved.reshape(-1, P).clamp(0, 1))
-    values = objective.targets_of_each(moved.reshape(s, m * k, P))
+    features = objective.space.features(moved).reshape(s, m * k, -1)  # each draw at its own points
+    values = objective.functions.targets(features).cpu()
     best_values, best_step = values.reshape(s, m, k).max(2)
     rows = torch.arange(s * m).reshape(s, m) * k + best_step
     best_units = moved[rows]
