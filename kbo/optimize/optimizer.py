@@ -425,20 +425,6 @@ class Optimizer:
         return self.run.remove(trial, reason)
 
     @guarded
-    def without(self, trial: Trial | int) -> Optimizer:
-        """Return a copy of the run in memory without one of its trials.
-
-        Args:
-            trial: The trial, or its number.
-
-        Raises:
-            InvalidInput: There is no such trial, or it is removed already.
-        """
-        others = copy.copy(self)
-        others.remove(trial, "in question")
-        return others
-
-    @guarded
     def change(
         self,
         bounds: Bounds | Space,
