@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from scipy.special import stdtr
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
     import optuna
 else:
     optuna = Lazy("optuna")
+
+NAMES = ("curves", "median", "hyperband", "wilcoxon")
+"""Names of pruners; all but the first one are pruners of Optuna."""
 
 _BEST = 0.15
 """Share of the completed trials that count as the best."""
@@ -186,15 +188,6 @@ def optuna_pruner(name: str) -> OptunaPruner:
     return OptunaPruner(pruner)
 
 
-NAMES: dict[str, Callable[[], Pruner]] = {
-    "curves": Curves,
-    "median": partial(optuna_pruner, "median"),
-    "hyperband": partial(optuna_pruner, "hyperband"),
-    "wilcoxon": partial(optuna_pruner, "wilcoxon"),
-}
-"""Pruners by name."""
-
-
 def pruner_of(pruner: object) -> Pruner:
     """Return the pruner that an argument means: a name, a pruner of Optuna, or one of kbo.
 
@@ -203,7 +196,9 @@ def pruner_of(pruner: object) -> Pruner:
         MissingExtra: Optuna is needed, but not installed.
     """
     if isinstance(pruner, str):
-        return NAMES[checks.one_of("pruner", pruner, NAMES)]()
+        if checks.one_of("pruner", pruner, NAMES) == "curves":
+            return Curves()
+        return optuna_pruner(pruner)
     if not isinstance(pruner, type):
         if isinstance(pruner, Pruner):
             return copy.deepcopy(pruner)  # a pruner may keep data of a run
