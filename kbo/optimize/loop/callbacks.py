@@ -35,7 +35,9 @@ class Callbacks:
             functions = list(on_trial)
         elif on_trial is not None:
             functions = [on_trial]
-        self._functions = [checks.function("on_trial", function) for function in functions]
+        self._functions: list[Any] = [
+            checks.function("on_trial", function) for function in functions
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._functions)
