@@ -10,8 +10,7 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.error_bars import noise_ratios
-from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation, noise_ratios
 
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3)
 CERTIFIED = kbo.Certified(KERNEL, 0.2, 2.0)

@@ -16,11 +16,11 @@ from kbo.confidence import (
     SelfNormalized,
 )
 from kbo.confidence.energy import averaged as averaged_energy
-from kbo.confidence.unexplained import norm_by_energy, unexplained
+from kbo.confidence.least_norm import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP
-from kbo.optimize.surrogates.bound import Bound
-from kbo.optimize.surrogates.union import union
+from kbo.optimize.surrogates.hypotheses_surrogate import union
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import AdaptiveRidge, KernelRidge
 
 BOUNDS = {"x": (0.0, 1.0)}
@@ -91,7 +91,7 @@ def test_each_hypothesis_is_searched_with_the_hypothetical_observations():
     found = union(bounds(*[SelfNormalized] * 3), 3)
     X, y = data(2, seed=3)
     imagined = found.given(X, y)
-    for part, alone in zip(imagined.bounds, states(), strict=True):
+    for part, alone in zip(imagined.confidence.bounds, states(), strict=True):
         alone.update(X, y)
         assert torch.allclose(part.posterior.predict(GRID)[0], alone.predict(GRID)[0], atol=1e-8)
     assert imagined.confidence.guarantee_on(imagined.posterior) is None

@@ -18,7 +18,7 @@ from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.expected_gain import decision, expected_gain, gains
 from kbo.optimize.insight.importance import _explained, importance, shapley_shares, walks
 from kbo.optimize.insight.optima import optima
-from kbo.optimize.surrogates.functions import Data, Regression
+from kbo.optimize.surrogates.process import Process, Regression
 from kbo.report import summary
 from tests.dense import close, gram
 
@@ -68,20 +68,11 @@ def by_name(answers):
 # Draws as functions
 
 
-def without_bowl(loss):
-    """The same model with a constant trend."""
-    other = copy.copy(loss)
-    other.bowl = None
-    other.B, other.b0, other.P = loss.B[:, :1], loss.b0[:1], loss.P[:1, :1]
-    other.y_and_B = loss.y_and_B[:, :2]
-    return other
-
-
 def moments(predictive, Z):
     """Mean and standard deviation at Z of models with and without the bowl, with equal weights."""
     predictions = [
-        (weight / 2, *loss.predict(theta, Z))
-        for loss in (predictive._loss, without_bowl(predictive._loss))
+        (weight / 2, *Regression(process, theta).predict(Z))
+        for process in (predictive._process, predictive._process.without_bowl())
         for theta, weight in zip(predictive._thetas, predictive._weights, strict=True)
     ]
     mean = sum(weight * means for weight, means, _ in predictions)
@@ -96,10 +87,10 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
     functions = surrogate.functions(6000, generator())
     Z = torch.rand(5, 2, generator=generator(1), dtype=torch.float64)
     values = functions.targets(Z)
-    mean, std = moments(surrogate._predictive, Z)
+    mean, std = moments(surrogate.predictive, Z)
     torch.testing.assert_close(values.mean(0), mean, rtol=0, atol=0.03)
     torch.testing.assert_close(values.std(0), std, rtol=0.12, atol=0)
-    of_each = functions.targets_of_each(Z.expand(functions.count, -1, -1))
+    of_each = functions.targets(Z.expand(functions.count, -1, -1))
     torch.testing.assert_close(of_each, values, rtol=0, atol=1e-4)
     updated, variance = functions.updated(Z[:3], Z[3:], generator(3))
     torch.testing.assert_close(updated.mean(0), mean[3:], rtol=0, atol=0.03)
@@ -109,7 +100,7 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
 @pytest.fixture(scope="module")
 def spread(surrogate):
     """A predictive distribution whose kernels differ much, with deviations that count twice."""
-    predictive = copy.copy(surrogate._predictive)
+    predictive = copy.copy(surrogate.predictive)
     mode = predictive._thetas[0]
     predictive._thetas = mode + np.array([[1.0, 1.0, 0.0], [4.0, 4.0, 3.0]])
     predictive._weights = np.array([0.5, 0.5])
@@ -136,6 +127,19 @@ def test_what_more_values_leave_and_what_they_explain_is_the_variance_of_the_dra
     torch.testing.assert_close(updated.var(0) + variance.mean(0), expected, rtol=0.02, atol=0)
 
 
+def test_draws_with_one_kernel_have_the_covariance_of_its_regression(surrogate):
+    """Each draw has its own random features, so their average has no error but that of a sample."""
+    predictive = copy.copy(surrogate.predictive)
+    predictive._thetas = predictive._thetas[:1] + np.array([[-0.5, -0.5, -2.0]])
+    predictive._weights = np.array([1.0])
+    predictive._error = 1.0
+    Z = torch.rand(5, 2, generator=generator(1), dtype=torch.float64)
+    draws, _ = predictive.draws(surrogate.transform, Z, 20_000, generator())
+    mean, variance = Regression(predictive._process, predictive._thetas[0]).predict(Z)
+    torch.testing.assert_close(draws.mean(0), torch.from_numpy(mean), rtol=0, atol=0.02)
+    torch.testing.assert_close(draws.var(0), torch.from_numpy(variance), rtol=0.06, atol=0)
+
+
 def test_the_variance_of_a_regression_has_that_of_its_trend():
     """A trend B b with b ~ N(0, P^-1) adds B P^-1 B' to the kernel of a Gaussian process."""
     points = torch.rand(9, 2, generator=generator(), dtype=torch.float64)
@@ -144,15 +148,17 @@ def test_the_variance_of_a_regression_has_that_of_its_trend():
     kernel = MaternKernel(nu=2.5, ard_num_dims=2).double().initialize(lengthscale=lengthscales)
     P = torch.tensor([[2.0, 0.3, 0.0], [0.3, 1.0, 0.2], [0.0, 0.2, 0.5]], dtype=torch.float64)
     ratios = torch.tensor([1.0, 0.5, 2.0, 1.0, 3.0, 1.0], dtype=torch.float64)
-    extra = torch.tensor([0.0, 0.0, 0.1, 0.0, 0.0, 0.2], dtype=torch.float64)
-    data = Data(points[:6], B[:6], ratios, extra)
+    errors = torch.tensor([0.0, 0.0, 0.1, 0.0, 0.0, 0.2], dtype=torch.float64).sqrt()
+    process = Process(points[:6], torch.zeros(6, dtype=torch.float64), errors, ratios)
+    process.B, process.P = B[:6].numpy(), P.numpy()
     theta = torch.cat([lengthscales[0].log(), torch.tensor([0.04], dtype=torch.float64).log()])
-    columns = gram(kernel, points[6:], points[:6])
-    found = Regression(data, P, theta.numpy()).variance(columns, B[6:])
+    columns = process.kernel(points[6:], theta.numpy())
+    close(torch.from_numpy(columns), gram(kernel, points[6:], points[:6]))
+    found = Regression(process, theta.numpy()).variance(columns, B[6:].numpy())
     K = gram(kernel, points, points) + B @ torch.linalg.inv(P) @ B.mT
-    noisy_K = K[:6, :6] + torch.diag(0.04 * ratios + extra)
+    noisy_K = K[:6, :6] + torch.diag(0.04 * ratios + errors.square())
     posterior = K[6:, 6:] - K[6:, :6] @ torch.linalg.inv(noisy_K) @ K[:6, 6:]
-    close(found, posterior.diagonal())
+    close(torch.from_numpy(found), posterior.diagonal())
 
 
 # Ranges
@@ -168,7 +174,7 @@ def test_the_optima_are_at_least_as_large_as_the_draws_on_a_grid(optimizer, surr
     assert float(missing.max()) < 0.4  # another of several peaks
     assert float(missing.median()) <= 0
     assert float(missing.mean()) < 0.02
-    targets = functions.targets_of_each(found.units.unsqueeze(1)).squeeze(1)
+    targets = functions.targets(found.units.unsqueeze(1)).squeeze(1)
     torch.testing.assert_close(
         functions.transform.inverse(targets), found.values, rtol=0, atol=1e-4
     )
@@ -374,7 +380,7 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
             others.tell(trial.params, trial.value)
     surrogate = others.insight.report_surrogate()
     X = torch.tensor([[*suspect.params.values()]], dtype=torch.float64)
-    mean, std = (float(number) for number in surrogate.prediction(X))
+    mean, std = (float(number) for number in surrogate.predictive.new_values(X))
     ends = torch.tensor([mean - 1.6449 * std, mean + 1.6449 * std])
     expected = sorted(sign * surrogate.transform.inverse(ends))
     assert [found.lower, found.upper] == pytest.approx([float(end) for end in expected], rel=1e-3)

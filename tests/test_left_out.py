@@ -13,7 +13,7 @@ from torch import Tensor
 from experiments.problems import stationary_kernel
 from kbo.confidence import MartingaleMixture
 from kbo.models import NystromGP
-from kbo.optimize.surrogates.inducing_points import FocusedDictionary
+from kbo.optimize.surrogates.practical_posterior import FocusedDictionary
 from kbo.regression import (
     BatchedResampling,
     Dictionary,

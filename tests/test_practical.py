@@ -18,17 +18,16 @@ from kbo.optimize.result import result_of
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.settings import practical
-from kbo.optimize.strategies import RandomPoint, upper_bound_point
-from kbo.optimize.strategies.trust_region import GROWTH, SHRINKAGE, START, trust_radius
-from kbo.optimize.surrogates import practical_surrogate
-from kbo.optimize.surrogates.bowl import PLAIN, Bowl
-from kbo.optimize.surrogates.evaluation import Evaluation
-from kbo.optimize.surrogates.fitting import Loss, fit
-from kbo.optimize.surrogates.inducing_points import FocusedDictionary
-from kbo.optimize.surrogates.model import fit_objective, fit_values
+from kbo.optimize.strategies import RandomPoint, upper_bounds
+from kbo.optimize.strategies.without_noise import FIRST_RADIUS, GROWTH, SHRINKAGE, trust_radius
+from kbo.optimize.surrogates import practical_posterior
+from kbo.optimize.surrogates.evaluation import Evaluation, SearchProblem
+from kbo.optimize.surrogates.fitting import Loss
+from kbo.optimize.surrogates.model import _fit_under, fit_values
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, least_skewed, linear
+from kbo.optimize.surrogates.practical_posterior import FocusedDictionary
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
-from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.process import PLAIN, Bowl, Process, Regression
 from kbo.regression import KernelRidge, NystromRidge
 from kbo.report.record import Record
 from kbo.space import Space
@@ -101,7 +100,7 @@ def test_the_log_posterior_is_the_dense_one_at_its_best_trend_and_its_gradient_t
     X, y = data(12, 3)
     ratios = 1 + uniform(12, seed=2)
     errors = uniform(12, seed=3)
-    loss = Loss(X, y, errors=errors, ratios=ratios)
+    loss = Loss(Process(X, y, errors, ratios))
     theta = normal(4, seed=1)
     value, gradient = loss(theta.numpy())
     c, h, _ = loss.trend(theta.numpy())
@@ -116,18 +115,21 @@ def test_the_log_posterior_is_the_dense_one_at_its_best_trend_and_its_gradient_t
 
 def test_the_fit_is_a_maximum_keeps_a_given_noise_level_and_tells_its_gain():
     X, y = data(40, 2)
-    assert fit(X, y, noise_std=0.5).noise_std == pytest.approx(0.5)
-    fitted = fit(X, y)
-    loss = Loss(X, y)
+    process = Process(X, y)
+    given = _fit_under(OutcomeTransform(), process, 0.5, PLAIN)[1]
+    assert given.noise_std == pytest.approx(0.5)
+    fitted = _fit_under(OutcomeTransform(), process, None, PLAIN)[1]
+    constant = fitted.transform.location
+    loss = Loss(process)
     log_variance = torch.tensor([2 * math.log(fitted.noise_std)], dtype=torch.float64)
     theta = torch.cat([fitted.kernel.lengthscale[0].log(), log_variance])
     value, gradient = loss(theta.numpy())
     assert float(abs(gradient).max()) < 0.05
-    assert (fitted.constant, fitted.height) == pytest.approx(loss.trend(theta.numpy())[:2])
+    assert (constant, fitted.height) == pytest.approx(loss.trend(theta.numpy())[:2])
     others = theta + 0.5 * normal(10, 3)
     assert min(float(loss(other.numpy())[0]) for other in others) > value
     K = covariance(X, theta) + fitted.noise_std**2 * torch.eye(40, dtype=torch.float64)
-    likely = MultivariateNormal(fitted.constant - fitted.height * PLAIN(X), K).log_prob(y)
+    likely = MultivariateNormal(constant - fitted.height * PLAIN(X), K).log_prob(y)
     null = Normal(y.mean(), y.std(unbiased=False)).log_prob(y).sum()
     assert fitted.gain == pytest.approx(float(likely - null), rel=1e-6)
 
@@ -148,12 +150,12 @@ def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_o
     X, y = data(12, 2)
     Z = uniform(5, 2, seed=1)
     theta = torch.tensor([-0.5, 0.3, -2.0], dtype=torch.float64)
-    loss = Loss(X, y)
-    mean, variance = loss.predict(theta.numpy(), Z)
+    regression = Regression(Process(X, y), theta.numpy())
+    mean, variance = regression.predict(Z)
     dense = dense_gaussian(X, y, theta, Z)
     close(torch.from_numpy(mean), dense[0], 1e-4)
     close(torch.from_numpy(variance), dense[1], 1e-3)
-    errors, _ = loss.left_out(theta.numpy())
+    errors, _ = regression.left_out()
     for i in range(len(y)):
         others = torch.arange(len(y)) != i
         mean, variance = dense_gaussian(X[others], y[others], theta, X[i : i + 1])
@@ -219,12 +221,12 @@ def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypa
 
     def recording(X, y, *others, **options):
         fits.append(len(y))
-        return fit_objective(X, y, *others, **options)
+        return fit_values(X, y, *others, **options)
 
     step_by_step = run(18)
     late = at_once(step_by_step)
     proposal = step_by_step.ask()
-    monkeypatch.setattr(practical, "fit_objective", recording)
+    monkeypatch.setattr(practical, "fit_values", recording)
     assert late.ask() == proposal
     assert fits == [15]
     assert late.interval({"x": 0.3}) == pytest.approx(step_by_step.interval({"x": 0.3}), rel=1e-9)
@@ -271,7 +273,7 @@ def test_a_search_starts_at_the_best_trials(monkeypatch):
         return search.subspace.sample(search.generator)
 
     starts = []
-    monkeypatch.setattr(upper_bound_point, "argmax_upper", recording)
+    monkeypatch.setattr(upper_bounds, "argmax_upper", recording)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=NOISY)
     for i, x in enumerate(uniform(14).tolist()):
         optimizer.tell([x], None if i == 3 else i % 4)
@@ -289,7 +291,7 @@ def test_trials_of_a_batch_have_different_widths(monkeypatch):
         return search.subspace.sample(search.generator)
 
     optimizer = run(7, setting=NOISY)
-    monkeypatch.setattr(upper_bound_point, "argmax_upper", anywhere)
+    monkeypatch.setattr(upper_bounds, "argmax_upper", anywhere)
     optimizer.ask(8)
     assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
@@ -300,13 +302,15 @@ def test_the_box_grows_after_a_better_observation_in_it_and_shrinks_after_a_wors
         return trust_radius(values)
 
     values = []
-    assert observe(0.5, 0.0) == START
-    assert observe(0.6, 1.0) == pytest.approx(GROWTH * START)
-    assert observe(0.5, 0.5) == pytest.approx(GROWTH * SHRINKAGE * START)
-    assert observe(0.0, 0.9) == pytest.approx(GROWTH * SHRINKAGE * START), "outside and worse"
+    assert observe(0.5, 0.0) == FIRST_RADIUS
+    assert observe(0.6, 1.0) == pytest.approx(GROWTH * FIRST_RADIUS)
+    assert observe(0.5, 0.5) == pytest.approx(GROWTH * SHRINKAGE * FIRST_RADIUS)
+    assert observe(0.0, 0.9) == pytest.approx(GROWTH * SHRINKAGE * FIRST_RADIUS), (
+        "outside and worse"
+    )
     for _ in range(3):
         observe(0.6, 0.0)
-    assert observe(0.0, 2.0) == START, "outside and better: the first size again"
+    assert observe(0.0, 2.0) == FIRST_RADIUS, "outside and better: the first size again"
 
 
 def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
@@ -330,7 +334,7 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
 def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
     assert isinstance(run(6).insight.surrogate().posterior.state, KernelRidge)
     for name, value in {"MOST_EXACT": 10, "MOST_POINTS": 9, "N_DRAWN": 6}.items():
-        monkeypatch.setattr(practical_surrogate, name, value)
+        monkeypatch.setattr(practical_posterior, name, value)
     optimizer = run(18)
     posterior = optimizer.insight.surrogate().posterior.state
     assert isinstance(posterior, NystromRidge)

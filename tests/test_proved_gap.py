@@ -22,7 +22,7 @@ from kbo.errors import Contradiction
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum
 from kbo.optimize.insight.gap.cell_bound import CellBound
 from kbo.optimize.insight.gap.cells import Cells
-from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 
 SPACES = {

@@ -16,7 +16,7 @@ from kbo.optimize.strategies import (
     TrustRegion,
     UpperBoundPoint,
 )
-from kbo.optimize.strategies.expected_improvement import log_improvement
+from kbo.optimize.strategies.without_noise import log_improvement
 from kbo.report.record import Record
 from tests.commands import kbo as command
 

@@ -36,7 +36,7 @@ from kbo.confidence.base import Confidence
 from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, Proof, bound_maximum
 from kbo.optimize.insight.gap.cell_bound import CellBound
-from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 
 NORM = 2.0

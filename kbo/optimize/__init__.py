@@ -34,8 +34,8 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.settings.certified import Certified
 from kbo.optimize.settings.practical import Practical, default_strategies
 from kbo.optimize.settings.safe import Safe
-from kbo.optimize.surrogates.bound import Bound
 from kbo.optimize.surrogates.model import Fitted, fit_values
+from kbo.optimize.surrogates.surrogate import Bound
 
 __all__ = [
     "Answers",

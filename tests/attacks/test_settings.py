@@ -18,7 +18,7 @@ from kbo.bandit.method import Method
 from kbo.bandit.pareto import pareto_set
 from kbo.bandit.safe import SafeSet
 from kbo.confidence import FixedWidth, Limit
-from kbo.confidence.candidates import candidate_gap
+from kbo.confidence.conclusions import candidate_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize.constraints import slacks

@@ -14,7 +14,7 @@ import kbo
 from kbo import report
 from kbo.integrations.ax import generation_strategy
 from kbo.integrations.optuna import KBOSampler
-from kbo.optimize.surrogates import practical_surrogate
+from kbo.optimize.surrogates import practical_posterior
 from tests import commands
 from tests.laws.states import unit_square
 
@@ -75,7 +75,7 @@ def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(
 
 def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
     for name, number in (("MOST_EXACT", 20), ("MOST_POINTS", 20), ("N_DRAWN", 10)):
-        monkeypatch.setattr(practical_surrogate, name, number)
+        monkeypatch.setattr(practical_posterior, name, number)
     known = pd.DataFrame(unit_square(45, 0).tolist(), columns=["x0", "x1"])
     known["value"] = [noisy(x) for x in unit_square(45, 0).tolist()]
     here, there = (

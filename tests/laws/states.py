@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo import AdaptiveRidge, KernelRidge
 from kbo.kernels import PrecomputedKernel
-from kbo.optimize.surrogates.inducing_points import FocusedDictionary
+from kbo.optimize.surrogates.practical_posterior import FocusedDictionary
 from kbo.regression import (
     BatchedResampling,
     Dictionary,

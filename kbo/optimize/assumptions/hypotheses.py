@@ -15,7 +15,7 @@ from kbo._base import checks
 from kbo._base.isolation import tensors_on_cpu
 from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput
-from kbo.optimize.assumptions.fingerprint import fingerprint
+from kbo.optimize.assumptions.same_kernel import fingerprint
 from kbo.regression import KernelRidge
 
 T = TypeVar("T")

@@ -122,6 +122,9 @@ def answers(
         shares = importance(space, surrogate)
         parameter_effects = effects(objective, peaks, shares, best.params, tolerance)
     unknown_options = _unknown_options(quantities)
+    n_inside = (0, 0)
+    if surrogate.predictive is not None:
+        n_inside = surrogate.predictive.left_out()
     return Answers(
         gain_over_first=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
         gain=gain,
@@ -129,7 +132,7 @@ def answers(
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=parameter_effects,
-        n_inside=surrogate.leave_one_out(),
+        n_inside=n_inside,
         beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), gain),
         hardly_tried=unknown_options,
     )

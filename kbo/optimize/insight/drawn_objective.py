@@ -38,7 +38,7 @@ class DrawnObjective:
         """Return the targets [s n] of each draw at its own points [s n P]."""
         s, n, P = units.shape
         features = self.space.features(units.reshape(s * n, P)).reshape(s, n, -1)
-        return self.functions.targets_of_each(features).cpu()
+        return self.functions.targets(features).cpu()
 
     def is_feasible(self, units: Tensor) -> Tensor:
         """Return whether points [n P] keep each constraint with a probability of at least 1/2, [n]."""

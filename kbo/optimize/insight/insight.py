@@ -25,8 +25,7 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.guarantee import Guarantee
-from kbo.optimize.surrogates.joint_guarantee import joint_guarantee
+from kbo.optimize.surrogates.guarantee import Guarantee, joint_guarantee
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
@@ -216,7 +215,8 @@ class Insight:
             return None
         if len(surrogates) == 1:
             return surrogates[OBJECTIVE].guarantee(selected)
-        return joint_guarantee(surrogates, selected)
+        guarantees = {name: s.guarantee(selected) for name, s in surrogates.items()}
+        return joint_guarantee(guarantees)
 
     def check_one_objective(self, question: str) -> None:
         """Raise InvalidInput if the run has several objectives, for a question about one objective."""

@@ -103,10 +103,9 @@ def outlier(
     if others is None or len({evaluation.value for evaluation in others.values}) == 1:
         return None
     X = torch.tensor([suspect.features], dtype=torch.float64)
-    prediction = others.prediction(X)
-    if prediction is None:
+    if others.predictive is None:
         return None
-    mean, std = prediction
+    mean, std = others.predictive.new_values(X)
     half_width = NormalDist().inv_cdf(0.95) * std
     ends = torch.cat([mean - half_width, mean + half_width])
     lower, upper = others.transform.inverse(ends).tolist()
@@ -129,10 +128,9 @@ def _suspect(surrogate: Surrogate) -> Evaluation | None:
 
     None without noise, without a prior, and with fewer than six observed values.
     """
-    left_out = surrogate.left_out_errors()
-    if left_out is None or surrogate.noiseless:
+    if surrogate.predictive is None or surrogate.noiseless:
         return None
-    errors, stds = left_out
+    errors, stds = surrogate.predictive.left_out_errors()
     observed = [not evaluation.predicted for evaluation in surrogate.values]
     if sum(observed) < _FEWEST:
         return None

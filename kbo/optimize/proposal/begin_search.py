@@ -23,8 +23,7 @@ from kbo.optimize.quantities.recommendation import recommended_params
 from kbo.optimize.search.options import only_failed
 from kbo.optimize.search.search import Search, SearchedFront
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.surrogates.bound import Bound
-from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Params
 
 _MANY_TRIALS = 500

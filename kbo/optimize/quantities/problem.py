@@ -23,7 +23,7 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
+from kbo.optimize.surrogates.evaluation import ANY, SearchProblem
 from kbo.space import Space
 
 log: logging.Logger = logging.getLogger("kbo")

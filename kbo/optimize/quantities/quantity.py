@@ -6,8 +6,7 @@ from torch import Tensor
 
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.surrogates.evaluation import Evaluation
-from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.evaluation import Evaluation, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import Limit
-from kbo.optimize.constraints.slacks import feasible_first, lower_slack, upper_slack
+from kbo.optimize.constraints.feasibility import feasible_first, lower_slack, upper_slack
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.surrogate import Bound
 
 
 class LargestUpper(NamedTuple):

@@ -14,8 +14,7 @@ from kbo._base import checks
 from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.surrogates.bound import Bound
-from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Params, Space
 
 Score = Callable[[Tensor], Tensor]

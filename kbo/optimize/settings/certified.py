@@ -13,11 +13,10 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.bandit.method import Method
-from kbo.confidence.mixture.radius import Scale, checked_scale
-from kbo.confidence.unexplained import ENERGY
+from kbo.confidence.confidence_set import Scale, checked_scale
+from kbo.confidence.least_norm import ENERGY
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.assumptions.fingerprint import fingerprint
 from kbo.optimize.assumptions.hypotheses import (
     Hypothesis,
     checked_kernel,
@@ -25,20 +24,21 @@ from kbo.optimize.assumptions.hypotheses import (
     owns_kernel,
 )
 from kbo.optimize.assumptions.measured import Measured
+from kbo.optimize.assumptions.same_kernel import fingerprint
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
-from kbo.optimize.strategies.initial_design import InitialDesign
-from kbo.optimize.strategies.random_point import RandomPoint
+from kbo.optimize.strategies.first_trials import InitialDesign, RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.strategies.thompson_point import ThompsonPoint
-from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
+from kbo.optimize.strategies.upper_bounds import (
+    HypervolumeUpperBound,
+    ThompsonPoint,
+    UpperBoundPoint,
+)
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
-from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation, SearchProblem
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.hypotheses_surrogate import LARGER_HYPOTHESES, HypothesesSurrogate
-from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.regression import KernelRidge
 from kbo.space import Space
 

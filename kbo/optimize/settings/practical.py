@@ -17,30 +17,29 @@ from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
-from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
-from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
-from kbo.optimize.strategies.initial_design import InitialDesign
-from kbo.optimize.strategies.new_parameter import NewParameter
-from kbo.optimize.strategies.random_point import RandomPoint
-from kbo.optimize.strategies.repetition import Repetition
+from kbo.optimize.strategies.first_trials import InitialDesign, RandomPoint, Repetition
 from kbo.optimize.strategies.strategy import Alternate, Strategy, checked_strategies
-from kbo.optimize.strategies.thompson_point import ThompsonPoint
-from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
-from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
-from kbo.optimize.surrogates.bowl import Bowl
-from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
-from kbo.optimize.surrogates.evaluation import Evaluation, data
-from kbo.optimize.surrogates.fitting import unit_kernel
-from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective
-from kbo.optimize.surrogates.practical_surrogate import (
-    DEFAULT_METHOD,
-    PracticalArguments,
-    PracticalSurrogate,
-    empty_posterior,
+from kbo.optimize.strategies.upper_bounds import (
+    FeasibleUpperBound,
+    HypervolumeUpperBound,
+    NewParameter,
+    ThompsonPoint,
+    UpperBoundPoint,
 )
+from kbo.optimize.strategies.without_noise import ExpectedImprovement, TrustRegion, trust_radius
+from kbo.optimize.surrogates.evaluation import (
+    Evaluation,
+    SearchProblem,
+    data,
+    noise_ratios,
+    prediction_errors,
+)
+from kbo.optimize.surrogates.fitting import unit_kernel
+from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_values
+from kbo.optimize.surrogates.practical_posterior import PracticalArguments, empty_posterior
+from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
+from kbo.optimize.surrogates.process import Bowl
 from kbo.optimize.surrogates.schedule import Schedule, cut
-from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
 from kbo.space import Space
@@ -115,7 +114,7 @@ class Practical(Setting):
     surrogate: ClassVar[type[PracticalSurrogate]] = PracticalSurrogate
     cuts: ClassVar[bool] = True
     repetitions_if_tied: ClassVar[int] = 3
-    default_method: ClassVar[str] = DEFAULT_METHOD
+    default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
     about_limits: ClassVar[str] = (
         "the search adds the log-probability that they are kept; the rule compares trials within them by two standard "
@@ -257,7 +256,7 @@ class Practical(Setting):
             ratios: Noise variances [n] relative to that of ``noise_std``, which differ where values have error bars.
         """
         bowl = Bowl.of(space)
-        return fit_objective(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
+        return fit_values(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
 
     def _schedule_before(self, values: Sequence[Evaluation], space: Space) -> Schedule | None:
         """Return the schedule before the first fit; None while there are too few values."""

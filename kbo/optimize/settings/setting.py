@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.surrogates.evaluation import Evaluation
-from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.evaluation import Evaluation, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 

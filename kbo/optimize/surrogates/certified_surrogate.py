@@ -15,17 +15,15 @@ from kbo._base.isolation import isolated
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
-from kbo.confidence.mixture.radius import Scale
-from kbo.confidence.unexplained import unexplained
+from kbo.confidence.confidence_set import Scale
+from kbo.confidence.least_norm import unexplained
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.run.trials import WAYS, in_words
-from kbo.optimize.surrogates.bound import Bound
-from kbo.optimize.surrogates.evaluation import Evaluation, data
+from kbo.optimize.surrogates.evaluation import ANY, Evaluation, data
 from kbo.optimize.surrogates.guarantee import WITHOUT_BOUND, Guarantee
 from kbo.optimize.surrogates.order import Order
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
-from kbo.optimize.surrogates.search_problem import ANY
-from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.regression import Hypothetical, Posterior
 
 _LEAST_ERROR = 1e-3

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from kbo._base.terminal import beside
 
 WITHOUT_BOUND = "the method has no bounds, or there are too few trials to compute them"
 
@@ -39,3 +42,21 @@ class Guarantee:
 
     def __str__(self) -> str:
         return self.text
+
+
+def joint_guarantee(guarantees: Mapping[str, Guarantee]) -> Guarantee:
+    """Return the guarantee of the intervals of several objectives at once, from those of each by name."""
+    delta = sum(guarantee.delta for guarantee in guarantees.values())
+    unproved = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
+    if unproved:
+        first = next(iter(unproved.values()))
+        objections = _statements(unproved)
+        return Guarantee(first.kind, "; ".join(objections), delta, tuple(objections))
+    joint = f"with probability at least {beside(1 - delta, 1.0)} for all objectives at once"
+    statement = "; ".join([joint, *_statements(guarantees)])
+    return Guarantee("certified", statement, delta)
+
+
+def _statements(guarantees: Mapping[str, Guarantee]) -> list[str]:
+    """Return the statement of each objective, with its name before it."""
+    return [f"{name}: {guarantee.statement}" for name, guarantee in guarantees.items()]

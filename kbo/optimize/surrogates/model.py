@@ -7,15 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.bowl import PLAIN, Bowl
-from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, fit
+from kbo.optimize.surrogates.fitting import NOISE, NOISELESS, Loss, mode, unit_kernel
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, around, least_skewed, linear
 from kbo.optimize.surrogates.predictive import Predictive
+from kbo.optimize.surrogates.process import PLAIN, Bowl, Process
+
+MOST = 500
+"""Largest number of observations that are fitted. Of more, the first 250 are taken, and 250 random ones of the others.
+
+Later observations are close to the best ones: to these alone the fitted lengthscales would be too long."""
+
+_LEAST_NOISE = 0.01
+"""The least noise level that may be given, in standard deviations of the targets."""
 
 _MOST_NOISE = 1e50
 """Largest noise level in standard deviations of the values: squares of larger ones would overflow."""
@@ -60,23 +70,6 @@ class Fitted:
         return variance / (variance * ratios + self.transform.errors(y, errors).square())
 
 
-@dataclass(frozen=True)
-class Trend:
-    """The prior mean ``-h q(x)`` of targets at points of the unit cube.
-
-    Args:
-        height: The height h of the bowl.
-        bowl: The bowl q.
-    """
-
-    height: float
-    bowl: Bowl
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """Return the prior mean [...] at points X [... D]."""
-        return -self.height * self.bowl(X)
-
-
 def fit_values(
     X: Tensor,
     y: Tensor,
@@ -85,12 +78,14 @@ def fit_values(
     ratios: Tensor | None = None,
     *,
     cut: bool = True,
+    bowl: Bowl = PLAIN,
 ) -> Fitted:
     """Fit kernel, noise level and trend to values y [n] in units of the objective, larger ones better, at X [n D].
 
     Values are standardised. They are also made less skewed if this makes them more likely, each with its own fitted
     trend. The trend has a bowl for up to 500 values. With more values it is constant, since they show themselves where
-    the objective is good.
+    the objective is good. The fit runs on the CPU, so a run has the same kernel on every device. Where the likelihood
+    cannot be computed, kernel and noise level are the prior medians.
 
     Args:
         X: Points of the unit cube.
@@ -101,24 +96,11 @@ def fit_values(
         errors: Standard errors [n] of predicted values besides the noise, 0 for the others; zeros by default.
         ratios: Noise variances [n] of the values in units of ``noise_std ** 2``; ones by default.
         cut: Whether values far on the bad side are first cut, which hides how bad they are, or only compressed.
+        bowl: The bowl of the space; by default that of a space without conditions.
 
     Raises:
         InvalidInput: Arguments that cannot be used.
     """
-    return fit_objective(X, y, noise_std, errors, ratios, cut=cut, bowl=PLAIN)
-
-
-def fit_objective(
-    X: Tensor,
-    y: Tensor,
-    noise_std: float | None,
-    errors: Tensor | None,
-    ratios: Tensor | None,
-    *,
-    cut: bool,
-    bowl: Bowl,
-) -> Fitted:
-    """Fit the model of an objective, with the bowl of its space; other arguments as for ``fit_values``."""
     n = len(checks.rows("X", X))
     if checks.points("y", y).shape != (n,) or y.dtype != X.dtype or not n:
         raise InvalidInput(
@@ -155,44 +137,43 @@ def _likeliest(
     bowl: Bowl | None,
 ) -> Fitted:
     """Return the model under the transform that makes the values most likely."""
-    fits = [
-        _fit_under(transform, X, y, noise_std, errors, ratios, bowl=bowl)
-        for transform in dict.fromkeys(candidates)
-    ]
+    rows = _rows(len(y))
+    if errors is None:
+        errors = torch.zeros_like(y)
+    if ratios is None:
+        ratios = torch.ones_like(y)
+    ratios = ratios.cpu()[rows]
+    points = X.cpu()[rows]
+    fits = []
+    for transform in dict.fromkeys(candidates):
+        targets = transform(y).cpu()[rows]
+        target_errors = transform.errors(y, errors).cpu()[rows]
+        process = Process(points, targets, target_errors, ratios, bowl=bowl)
+        log_density, fitted = _fit_under(transform, process, noise_std, bowl)
+        # comparable between transforms, by the change of variables from targets to values
+        fits.append((log_density + len(rows) * transform.log_slope(y), fitted))
     _, likeliest = max(fits, key=lambda fit: fit[0])
     return likeliest
 
 
 def _fit_under(
-    transform: OutcomeTransform,
-    X: Tensor,
-    y: Tensor,
-    noise_std: float | None,
-    errors: Tensor | None,
-    ratios: Tensor | None,
-    *,
-    bowl: Bowl | None,
+    transform: OutcomeTransform, process: Process, noise_std: float | None, bowl: Bowl | None
 ) -> tuple[float, Fitted]:
-    """Return the log-density of the values under a transform, and the fitted model.
-
-    The log-density is comparable between transforms. It is that of the targets plus the sum of ``log dt/dy`` over the
-    fitted values, by the change of variables from targets to values.
-    """
+    """Return the log-density of the targets under a transform, and the fitted model."""
     noiseless = noise_std == 0
     level = _noise_level(transform, noise_std)
-    if errors is not None:
-        errors = transform.errors(y, errors)
-    targets = transform(y)
-    model = fit(X, targets, level, errors, ratios, noiseless=noiseless, bowl=bowl)
-    n_fitted = min(len(y), MOST)
-    log_density = model.log_density + n_fitted * transform.log_slope(y)
+    loss = Loss(process, NOISELESS if noiseless else NOISE)
+    log_density, theta = mode(loss, level)
+    constant, height, gain = loss.trend(theta)
+    kernel = unit_kernel(process.X.shape[-1])
+    kernel.initialize(lengthscale=torch.from_numpy(np.exp(theta[:-1])))
     fitted = Fitted(
-        kernel=model.kernel,
-        noise_std=model.noise_std,
-        transform=transform.above(model.constant),
-        height=model.height,
+        kernel=kernel,
+        noise_std=math.exp(theta[-1] / 2),
+        transform=transform.above(constant),
+        height=height,
         bowl=bowl or PLAIN,
-        gain=model.gain,
+        gain=gain,
         predictive=partial(Predictive, noise_std=level, noiseless=noiseless, bowl=bowl),
     )
     return log_density, fitted
@@ -203,4 +184,13 @@ def _noise_level(transform: OutcomeTransform, noise_std: float | None) -> float 
     if not noise_std:
         return None
     level = noise_std / transform.spread / transform.unit
-    return min(max(level, LEAST_NOISE), _MOST_NOISE)
+    return min(max(level, _LEAST_NOISE), _MOST_NOISE)
+
+
+def _rows(n: int) -> Tensor:
+    """Return the rows [at most 500] of n observations to fit; the same n gives the same rows."""
+    if n <= MOST:
+        return torch.arange(n)
+    first = MOST // 2
+    others = torch.randperm(n - first, generator=torch.Generator().manual_seed(n))[: MOST - first]
+    return torch.cat([torch.arange(first), first + others])

@@ -14,54 +14,30 @@ from torch import Tensor
 
 from kbo._base.isolation import isolated
 from kbo.bandit import methods
-from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
-from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
-from kbo.optimize.surrogates.evaluation import Evaluation, data
-from kbo.optimize.surrogates.fitting import MOST
+from kbo.optimize.surrogates.evaluation import (
+    Evaluation,
+    SearchProblem,
+    data,
+    median_bar,
+    noise_ratios,
+    prediction_errors,
+)
 from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
 from kbo.optimize.surrogates.guarantee import Guarantee
-from kbo.optimize.surrogates.inducing_points import (
-    LEFT_OUT,
-    MOST_EXACT,
-    MOST_POINTS,
-    N_DRAWN,
-    FocusedDictionary,
-)
-from kbo.optimize.surrogates.model import Fitted, Trend
+from kbo.optimize.surrogates.model import MOST, Fitted
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
+from kbo.optimize.surrogates.practical_posterior import PracticalArguments, method_of
 from kbo.optimize.surrogates.predictive import Predictive
 from kbo.optimize.surrogates.schedule import Schedule
-from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
-from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
-
-DEFAULT_METHOD = "ucb"
-
-RIDGES = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
-"""Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
+from kbo.regression import Posterior
 
 _MOST_DRAWN = 64
 """Largest number of draws without a predictive distribution: each then has its own random features."""
 
 _WITHIN_LIMIT = 2.0
 """Standard deviations by which the mean of a recommended trial must keep each limit: a probability of 98%."""
-
-
-@dataclass(frozen=True)
-class PracticalArguments:
-    """The arguments of ``kbo.Practical`` that a surrogate uses.
-
-    Attributes:
-        delta, scale, norm_factor, noise_std: As for ``kbo.Practical``.
-        subclass: The name of the subclass of ``kbo.Practical``; empty for the class itself.
-    """
-
-    delta: float
-    scale: float
-    norm_factor: float
-    noise_std: float | None
-    subclass: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -139,12 +115,12 @@ class PracticalSurrogate(Surrogate):
 
         Like ``interval``, they are averaged over kernels and noise levels.
         """
-        if self._predictive is None:
+        if self.predictive is None:
             mean, _ = self.posterior.predict(X)
             deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
             values = self.transform.inverse(mean + deviations)
         else:
-            targets, noise_std = self._predictive.draws(self.transform, X, count, generator)
+            targets, noise_std = self.predictive.draws(self.transform, X, count, generator)
             if self.noiseless:
                 unexplained = 1.0
             if unexplained:
@@ -156,35 +132,19 @@ class PracticalSurrogate(Surrogate):
         return torch.where(is_known, observed, values)
 
     def functions(self, count: int, generator: torch.Generator) -> Functions:
-        if self._predictive is not None:
-            return self._predictive.functions(self.transform, count, generator)
+        if self.predictive is not None:
+            return self.predictive.functions(self.transform, count, generator)
         noise_std = self.fitted.noise_std
         X, _ = data(self.values[:1], self.posterior.like.device)
         return DrawnFunctions(
             self.transform, self.posterior, noise_std, min(count, _MOST_DRAWN), X, generator
         )
 
-    def leave_one_out(self) -> tuple[int, int]:
-        if self._predictive is None:
-            return 0, 0
-        return self._predictive.left_out()
-
-    def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
-        if self._predictive is None:
-            return None
-        return self._predictive.left_out_errors()
-
-    def prediction(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
-        if self._predictive is None:
-            return None
-        mean, error = self._predictive(X)
-        return mean, (error.square() + self._predictive.noise_std**2).sqrt()
-
     @isolated
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if self._predictive is None:
+        if self.predictive is None:
             return super().interval(X)
-        mean, error = self._predictive(X)
+        mean, error = self.predictive(X)
         half_width = self.reported.width(self.posterior) * error
         to_value = self.transform.inverse
         lower = to_value(mean - half_width)
@@ -210,7 +170,7 @@ class PracticalSurrogate(Surrogate):
         return is_known, X.new_tensor([values.get(row, 0.0) for row in rows])
 
     @cached_property
-    def _predictive(self) -> Predictive | None:
+    def predictive(self) -> Predictive | None:
         """The predictive distribution for reports; None if the model has none, and for more than 500 values."""
         if self.fitted.predictive is None or len(self.values) > MOST:
             return None
@@ -232,9 +192,9 @@ class PracticalSurrogate(Surrogate):
     @property
     def _noise_std_of_targets(self) -> float:
         """The noise level of the targets, as ``interval`` averaged over noise levels."""
-        if self._predictive is None:
+        if self.predictive is None:
             return self.fitted.noise_std
-        return self._predictive.noise_std
+        return self.predictive.noise_std
 
     @cached_property
     def norm_bound(self) -> float:
@@ -313,39 +273,6 @@ class PracticalSurrogate(Surrogate):
         if self.noiseless:
             return "the best observed value, since there is no noise"
         return "the best mean with a margin of one standard deviation"
-
-
-def method_of(
-    arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, norm_bound: float
-) -> Method:
-    """Return the method of a problem with the fitted kernel and numbers."""
-    named_method = methods.get(problem.method)
-    noise_std = fitted.noise_std
-    ridges = None
-    if "ridges" in named_method.options:
-        ridges = [multiple * noise_std**2 / arguments.scale for multiple in RIDGES]
-    return named_method.make(
-        fitted.kernel,
-        noise_std,
-        norm_bound,
-        arguments.delta,
-        scale=arguments.scale,
-        horizon=problem.n_trials,
-        ridges=ridges,
-    )
-
-
-def empty_posterior(
-    arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, n_fitted: int
-) -> Posterior:
-    """Return the posterior without data: exact, or a sketch if the model is fitted to more than 500 values."""
-    posterior = method_of(arguments, problem, fitted, norm_bound=1.0).state()
-    if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
-        dictionary = FocusedDictionary(LEFT_OUT * fitted.noise_std**2, MOST_POINTS, N_DRAWN)
-        posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
-    if not fitted.height:
-        return posterior
-    return PriorMean(posterior, Trend(fitted.height, fitted.bowl))
 
 
 def _model(surrogate: PracticalSurrogate) -> str:

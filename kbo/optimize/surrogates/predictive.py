@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from kbo._base.quasirandom import sobol
-from kbo.optimize.surrogates.bowl import Bowl
-from kbo.optimize.surrogates.fitting import NOISELESS, Array, Loss, mode, on_one_thread
+from kbo.optimize.surrogates.fitting import NOISELESS, Loss, mode
 from kbo.optimize.surrogates.functions import FittedFunctions
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
+from kbo.optimize.surrogates.process import Array, Bowl, Process, Regression, on_one_thread
 
 NOISE = -3.0, 2.0
 """Mean and variance of the logarithm of the noise variance. The prior of the search is narrower and expects less noise:
@@ -50,8 +50,10 @@ class Predictive:
     """The posterior distribution of the targets without noise, averaged over kernels and noise levels.
 
     Args:
-        X, y, errors, ratios, noise_std, noiseless, bowl: As for ``fitting.fit``.
+        X, y, errors, ratios, bowl: As for ``Process``.
         predicted: Whether each target is a prediction [n].
+        noise_std: The noise level, if it is given; None if it is fitted.
+        noiseless: Whether the targets have no noise.
     """
 
     def __init__(
@@ -66,8 +68,8 @@ class Predictive:
         noiseless: bool,
         bowl: Bowl | None,
     ) -> None:
-        prior = NOISELESS if noiseless else NOISE
-        self._loss = Loss(X, y, prior, errors, ratios, bowl=bowl)
+        self._process = Process(X, y, errors, ratios, bowl=bowl)
+        self._loss = Loss(self._process, NOISELESS if noiseless else NOISE)
         self._noiseless = noiseless
         self._observed = np.flatnonzero(~predicted.numpy())
         self._thetas, self._weights, self._error = on_one_thread(partial(self._draws, noise_std))
@@ -76,7 +78,7 @@ class Predictive:
         """Return mean and standard deviation [m] of the targets at points Z [m D]."""
         points = Z.cpu()
         predictions = on_one_thread(
-            lambda: [self._loss.predict(theta, points) for theta in self._thetas]
+            lambda: [Regression(self._process, theta).predict(points) for theta in self._thetas]
         )
         means = np.array([mean for mean, _ in predictions])
         variances = np.array([variance for _, variance in predictions])
@@ -86,6 +88,11 @@ class Predictive:
         variance = self._weights @ (variances + (means - mean) ** 2)
         return Z.new_tensor(mean), self._error * Z.new_tensor(variance).sqrt()
 
+    def new_values(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation [m] of the targets of new values, with noise, at points Z [m D]."""
+        mean, error = self(Z)
+        return mean, (error.square() + self.noise_std**2).sqrt()
+
     def functions(
         self,
         transform: OutcomeTransform,
@@ -94,7 +101,7 @@ class Predictive:
     ) -> FittedFunctions:
         """Return joint draws of the objective as functions; arguments as for ``FittedFunctions``."""
         return FittedFunctions(
-            transform, self._loss, self._thetas, self._weights, self._error, count, generator
+            transform, self._process, self._thetas, self._weights, self._error, count, generator
         )
 
     def draws(
@@ -108,7 +115,7 @@ class Predictive:
         """
         functions = FittedFunctions(
             transform,
-            self._loss,
+            self._process,
             self._thetas,
             self._weights,
             1.0,
@@ -127,7 +134,7 @@ class Predictive:
 
     def left_out(self) -> tuple[int, int]:
         """Return the number of observed values inside the 90% interval that the others predict, and of all of them."""
-        errors, _ = self._loss.left_out(self._thetas[0])
+        errors, _ = Regression(self._process, self._thetas[0]).left_out()
         errors = np.abs(errors[self._observed]) / self._error
         is_inside = errors <= NormalDist().inv_cdf(0.95)
         return int(is_inside.sum()), len(errors)
@@ -138,15 +145,14 @@ class Predictive:
         The standard deviations are scaled by the median absolute error of the observed values, which a few wrong values
         hardly change.
         """
-        errors, stds = self._loss.left_out(self._thetas[0])
+        errors, stds = Regression(self._process, self._thetas[0]).left_out()
         median = np.quantile(np.abs(errors[self._observed]), 0.5, method="lower")
         scale = _NORMAL_MAD * median
         return torch.from_numpy(errors * stds), torch.from_numpy(scale * stds)
 
     def _draws(self, noise_std: float | None) -> tuple[Array, Array, float]:
         """Return the theta_i [k D + 1], their weights w_i [k], and the factor max(1, e) of the standard deviations."""
-        loss = self._loss
-        log_density, theta = mode(loss, noise_std)
+        log_density, theta = mode(self._loss, noise_std)
         n_free = len(theta) - (noise_std is not None)
         curvature, axes = self._curvature(theta, n_free)
         uniform = sobol(_N_DRAWS - 1, n_free, seed=0)
@@ -162,11 +168,10 @@ class Predictive:
 
     def _factor(self, theta: Array) -> float:
         """Return max(1, e) at the mode theta."""
-        loss = self._loss
-        order = np.argsort(-loss.y[self._observed], kind="stable")
+        order = np.argsort(-self._process.y[self._observed], kind="stable")
         n_best = max(_FEWEST_ERRORS, len(order) // 4)
         best = self._observed[order][:n_best]
-        errors, _ = loss.left_out(theta)
+        errors, _ = Regression(self._process, theta).left_out()
         mean_square = np.mean(errors[best] ** 2)
         return max(1.0, math.sqrt(mean_square))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,12 +17,36 @@ from kbo._base.isolation import isolated
 from kbo.confidence import Confidence
 from kbo.confidence.base import not_nan
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.bound import Bound
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
-from kbo.regression import Posterior
+from kbo.optimize.surrogates.predictive import Predictive
+from kbo.regression import Hypothetical, Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A confidence and the posterior that it is about, which bound a function at any features.
+
+    Attributes:
+        confidence: The confidence.
+        posterior: The posterior.
+        norm_bound: The norm bound that the confidence assumes; None if it assumes none.
+    """
+
+    confidence: Confidence
+    posterior: Posterior
+    norm_bound: float | None = None
+
+    def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
+        """Return the bound after hypothetical observations. It is only for the search, and never reported.
+
+        Args:
+            X: Features [p D] of the observations.
+            targets: Targets [p] of the observations, in units of the posterior; by default the posterior means.
+        """
+        return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
 
 class Surrogate(ABC):
@@ -130,6 +155,11 @@ class Surrogate(ABC):
         assert self.reported is not None
         return self.reported.lower(self.posterior, X)
 
+    @property
+    def predictive(self) -> Predictive | None:
+        """The distribution of the targets for reports, averaged over kernels and noise levels; None without one."""
+        return None
+
     def probability(self, X: Tensor, limit: float) -> float:
         """Return the probability that the quantity at features X [1 D] reaches a limit; 1 without a prior."""
         return 1.0
@@ -152,27 +182,6 @@ class Surrogate(ABC):
 
         Raises:
             InvalidInput: The kernel has no random features.
-        """
-        return None
-
-    def leave_one_out(self) -> tuple[int, int]:
-        """Return the number of values inside the 90% interval that the other values predict, and the number of all.
-
-        Both are 0 without a prior.
-        """
-        return 0, 0
-
-    def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
-        """Return the leave-one-out errors [n] of the targets, and the standard deviations [n] of the predictions.
-
-        None without a prior.
-        """
-        return None
-
-    def prediction(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return mean and standard deviation [n] of the targets of new values, with noise, at features X [n D].
-
-        None without a prior.
         """
         return None
 

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from kbo.confidence.base import not_nan
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate
-from kbo.optimize.constraints.slacks import slack_unit
-from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, slack_unit
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.space import Space
 
 

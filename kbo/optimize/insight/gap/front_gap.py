@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Limit
-from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.constraints.slacks import feasible_first, upper_slack
+from kbo.optimize.constraints.feasibility import feasible_first, limits, upper_slack
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum, obstacle
 from kbo.optimize.insight.gap.cell_bound import CellBound, slack_bounds
 from kbo.optimize.insight.gap.gap import (

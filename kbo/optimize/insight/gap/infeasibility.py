@@ -11,8 +11,7 @@ from torch import Tensor
 
 from kbo._base.terminal import beside
 from kbo.optimize.constraints.constraint import Constraint
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
-from kbo.optimize.constraints.slacks import upper_slack
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits, upper_slack
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum
 from kbo.optimize.insight.gap.cell_bound import slack_bounds
 from kbo.optimize.search.search import MOST_POINTS

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.insight.gap.branch_and_bound import (
     BoundedScore,
     bound_maximum,
@@ -36,8 +35,8 @@ from kbo.optimize.insight.gap.gap import (
 from kbo.optimize.insight.gap.gap_problem import GapProblem
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.strategies.safe_exploration import certainly_safe
-from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.strategies.safe_exploration import SafePoints, certainly_safe
+from kbo.optimize.surrogates.surrogate import Bound
 
 
 def recommendation_gap(problem: GapProblem, recommended: Tensor) -> Gap:
