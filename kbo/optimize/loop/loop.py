@@ -107,8 +107,7 @@ class Loop:
             self._run.report(self._run.trials.all[number], value, step=step)
             if self._pruning is None:
                 return False
-            events = self._run.events_from(self._pruning.n_events)
-            return self._pruning.should_stop(number, events)
+            return self._pruning.should_stop(number, self._run.events)
         except Exception as error:  # the objective may catch it, so it is raised again later
             self._error_of_report = self._error_of_report or error
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from scipy.special import stdtr
@@ -216,31 +216,26 @@ class Pruning:
     No trial is stopped before another one is complete, or once it has as many reports as a complete trial.
 
     Args:
-        pruner: See ``pruner_of``.
+        pruner: The pruner.
         space: The search space.
         maximize: Whether larger values are better.
     """
 
-    def __init__(self, pruner: object, space: Space, maximize: bool) -> None:
-        self._pruner = pruner_of(pruner)
+    def __init__(self, pruner: Pruner, space: Space, maximize: bool) -> None:
+        self._pruner = pruner
         self._maximize = maximize
         self._trials = Trials(space)  # at the event up to which decisions are made
         self._most_reports = 0  # of a complete trial
         self._stops: dict[int, bool] = {}
 
-    @property
-    def n_events(self) -> int:
-        """The number of events that were taken into account."""
-        return self._trials.n_events
-
-    def should_stop(self, number: int, events: Iterable[Event]) -> bool:
+    def should_stop(self, number: int, events: Sequence[Event]) -> bool:
         """Return whether to stop a trial after its last report.
 
         Args:
             number: Its number.
-            events: The events of the run from number ``n_events`` on.
+            events: The events of the run so far.
         """
-        for event in events:
+        for event in events[self._trials.n_events :]:
             self._trials.add(event)
             if isinstance(event, Tell):
                 n_reports = len(self._trials.all[event.number].reports)

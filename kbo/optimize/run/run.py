@@ -146,11 +146,6 @@ class Run:
         return str(self._journal.path)
 
     @guarded
-    def events_from(self, number: int) -> list[Event]:
-        """Return the events from event ``number`` on, oldest first."""
-        return self._events[number:]
-
-    @guarded
     def abandoned(self) -> list[Trial]:
         """Return the abandoned trials: pending, but evaluated by nobody, in the order of their starts."""
         pending = self._trials.pending.values()
