@@ -14,12 +14,12 @@ import kbo
 from kbo._base.terminal import beside, bounded, confidence_level, rounded, rounded_up
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
-from kbo.optimize.insight.confirmation.race import Finalist
+from kbo.optimize.insight.confirmation import Finalist
 from kbo.optimize.insight.credible_sets import CredibleSet, open_choices
 from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.result import result_of
 from kbo.optimize.run.table import format_params
-from kbo.report import summary
+from kbo.report import advice, summary
 from kbo.workers.call import CallOutcome
 from tests.commands import kbo as command
 
@@ -80,9 +80,9 @@ def test_what_matters_is_told_and_which_values_are_as_good(optimizer):
     low, high = effects["unused"].range.values
     assert high - low > 0.5
     assert found.n_inside[1] == 30
-    hidden = summary.what_matters(found.effects).split("; ")[1]
+    hidden = advice.what_matters(found.effects).split("; ")[1]
     assert hidden.startswith("not certain yet: unused (at most ")
-    assert "20 more trials (10 minutes) " in summary.more_trials(found)
+    assert "20 more trials (10 minutes) " in advice.more_trials(found)
     assert open_choices(found.effects) == []
 
 
@@ -97,7 +97,7 @@ def test_a_run_does_not_stop_while_several_options_may_be_the_best():
     found = optimizer.insight.answers(tolerance=100.0)
     assert open_choices(found.effects) == ["c"]
     assert found.decision == "undecided"
-    assert summary.more_trials(found).endswith(
+    assert advice.more_trials(found).endswith(
         "; it is not certain yet which c is best: stop if any of them will do"
     )
 
@@ -126,7 +126,7 @@ def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_trie
         found = optimizer.insight.answers(tolerance=100.0)
         assert found.decision == "undecided"
         assert found.hardly_tried == ["model = b"]
-        assert "; hardly tried so far: model = b: stop if you can do" in summary.more_trials(found)
+        assert "; hardly tried so far: model = b: stop if you can do" in advice.more_trials(found)
         optimizer.tell({"model": "b", "y": number / 3}, 2.0 + number / 3)
     found = optimizer.insight.answers(tolerance=100.0)
     assert (found.hardly_tried, found.decision) == ([], "stop")
@@ -137,8 +137,8 @@ def test_a_value_at_a_bound_with_better_ones_beyond_is_told():
     found = told(lambda p: p["x"], space, 12).insight.answers()
     assert by_name(found)["x"].edge == "lower"
     sentence = "; x is at its lower bound, widen it if you can"
-    assert summary.ranges(found.effects).endswith(sentence)
-    assert sentence not in summary.ranges(found.effects, has_bounds=False)
+    assert advice.ranges(found.effects).endswith(sentence)
+    assert sentence not in advice.ranges(found.effects, has_bounds=False)
     words = {"act": kbo.Ordinal(["relu", "tanh"]), "z": (0.0, 1.0)}
     found = told(lambda p: float(p["act"] == "tanh"), words, 12).insight.answers()
     assert by_name(found)["act"].edge == ""
@@ -179,9 +179,9 @@ def test_no_number_is_beyond_the_limits_of_the_intervals(value_range, sign, tmp_
 
 def test_differences_gains_and_effects_are_told_in_words():
     worse = "worse than the recommended parameters, by 0.50 [0.40, 0.60]"
-    assert summary.first_trial(Estimate(0.4, 0.5, 0.6)) == worse
+    assert advice.first_trial(Estimate(0.4, 0.5, 0.6)) == worse
     unclear = "not visibly different from the recommended parameters"
-    assert summary.first_trial(Estimate(-0.4, 0.1, 0.6)) == unclear
+    assert advice.first_trial(Estimate(-0.4, 0.1, 0.6)) == unclear
     for decision, gain, sentence in (
         (
             "stop",
@@ -196,13 +196,13 @@ def test_differences_gains_and_effects_are_told_in_words():
         ),
     ):
         answers = Answers(None, gain, decision, None, 0.1, [], (0, 0))
-        assert summary.more_trials(answers).endswith(sentence)
+        assert advice.more_trials(answers).endswith(sentence)
     beyond = Answers(None, gain, "go on", None, 0.1, [], (0, 0), beyond_zero=True)
-    assert "part of this may be beyond 0: if no value can be there" in summary.more_trials(beyond)
-    assert "begin a new run with value_range" in summary.more_trials(beyond)
-    assert "begin a new run" not in summary.more_trials(beyond, has_bounds=False)
+    assert "part of this may be beyond 0: if no value can be there" in advice.more_trials(beyond)
+    assert "begin a new run with value_range" in advice.more_trials(beyond)
+    assert "begin a new run" not in advice.more_trials(beyond, has_bounds=False)
     nothing = Answers(None, Estimate(0, 0, 0), "stop", None, 0.0, [], (0, 0))
-    assert summary.more_trials(nothing).endswith("by 0 on average, too little to matter: stop")
+    assert advice.more_trials(nothing).endswith("by 0 on average, too little to matter: stop")
     shown = {(0.01401, 0.031): "0.014", (123456, 2300): "123500", (1e300, 2e299): "1.00e+300"}
     for (number, width), text in shown.items():
         assert rounded(number, width) == text
@@ -255,7 +255,7 @@ def test_a_rounded_number_stays_inside_its_rounded_interval_and_on_its_side_of_a
         _, value, low, high = numbers_in(question)
         assert value > high > low, question
         gain = Answers(None, Estimate(width, 0, 0), "stop", None, 1.001 * width, [], (0, 0))
-        _, value, tolerance = numbers_in(summary.more_trials(gain))
+        _, value, tolerance = numbers_in(advice.more_trials(gain))
         assert value <= tolerance
 
 
@@ -283,12 +283,22 @@ def test_every_answer_prints_as_a_sentence_with_rounded_numbers():
     texts.append(str(Finalist("a", {"x": 0.123456789}, [1.123456789], -math.inf, math.inf)))
     texts.append(str(Outlier(3, 9.5123456, 1.123456, 2.123456, True)))
     for text in texts:
-        assert "=Interval" not in text
         assert not re.search(r"\w\(\w+=", text), text
         assert not re.search(r"\d\.\d{8}", text), text
     assert texts[-1] == (
         "trial 3 has 9.512, the other trials predict 1.1 to 2.2 (90%): probably a mistake"
     )
+
+
+def test_exact_values_on_a_front_have_no_probability():
+    for repeated, n_intervals in (([], 2), ([3], 0)):
+        optimizer = kbo.Optimizer(LINE, objectives=["cost", "waste"])
+        for number in [*range(8), *repeated]:
+            x = number / 7
+            optimizer.tell({"x": x}, {"cost": x + 1, "waste": 1 - x * x})
+        result = result_of(optimizer, "", None)
+        balanced = summary.balanced(result, result.front, range(9))
+        assert balanced.count("(90%)") == n_intervals
 
 
 def test_a_gain_whose_upper_end_is_beyond_zero_is_told_unless_a_range_excludes_it():
@@ -372,7 +382,7 @@ def test_a_table_is_audited(tmp_path):
     assert space.parameters["lr"].log
     assert found.likely in range(100, 116)
     assert "ranges are those of the trials" in str(found)
-    assert "it counts the rows: run" in str(found)
+    assert "run (it counts the rows)" in str(found)
     assert "bound, widen it" not in str(found)
     page = tmp_path / "page.html"
     printed = command("audit", path, "--target", "loss", "--to", page).stdout
@@ -386,7 +396,7 @@ def test_rows_of_a_table_that_cannot_be_used_are_counted():
     values = [float(i) for i in range(12)]
     table = pd.DataFrame({0: [0.1 * i for i in range(12)], "c": ["a", None] * 6, "value": values})
     found = str(kbo.audit(table))
-    assert "6 trials, 6 rows left out (the first is row 1: it has no c); no parameter" in found
+    assert "6 trials, 6 rows left out (the first is row 1: it has no c); columns that are" in found
     states = table.drop(columns="c").assign(
         state=["FINISHED"] * 10 + ["FAILED"] * 2, number=range(50, 62)
     )
@@ -420,7 +430,7 @@ def test_a_mistyped_number_in_a_table_is_refused_with_its_line(tmp_path, wrong):
     found = kbo.audit(path, bounds={"speed": [*SPEEDS, wrong]})
     assert [trial.params["speed"] for trial in found.result.trials] == speeds
     found = kbo.audit(path, bounds={"speed": (100, 126)})
-    assert "1 rows left out (the first is line 6: parameter 'speed': " in found.remark
+    assert "1 row left out (the first is line 6: parameter 'speed': " in found.history.remark
     texts = kbo.audit(table_of_speeds(path, ["slow", "fast", 109, "fast"]))
     assert len(texts.result.trials) == 4
 
@@ -484,7 +494,7 @@ def test_a_study_of_optuna_is_audited_with_conditions_and_pruned_trials(tmp_path
     assert found.reported == (study.best_trial.number, study.best_value)
     assert found.result.params == study.trials[found.likely].params
     assert found.result.params["optimizer"] == "adam"
-    assert " pruned" in str(found).splitlines()[0]
+    assert " stopped early" in str(found).splitlines()[0]
     with pytest.raises(kbo.InvalidInput, match="has the studies one, two: name one"):
         kbo.audit(storage)
 

@@ -150,3 +150,7 @@ def test_a_name_of_another_library_is_answered_with_that_of_kbo():
         with pytest.raises(AttributeError, match=rf"it is called kbo\.{here},"):
             getattr(kbo, name)
         assert hasattr(kbo, here)
+    result = kbo.minimize(sum, [(0.0, 1.0)], 2)
+    for name, here in (("best_params", "params"), ("best_value", "value"), ("x", "params")):
+        with pytest.raises(AttributeError, match=rf"it is called result\.{here}$"):
+            getattr(result, name)

@@ -67,7 +67,7 @@ def test_trials_without_a_value_keep_their_crosses_when_an_outlier_is_cut():
     assert "1 trial outside the frame" in axes.get_title("right")
 
 
-@pytest.mark.parametrize("group", once(["slices", "overview", "contours", "bounds"]))
+@pytest.mark.parametrize("group", once(["slices", "overview", "contours"]))
 def test_every_kind_of_figure_is_drawn(group):
     """The overview has history, importance and slices."""
     setting = kbo.Certified(MaternKernel(nu=2.5).double(), 0.1, 3.0)

@@ -21,7 +21,7 @@ from kbo.optimize.quantities.recommendation import FrontTrials
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies import HypervolumeUpperBound, hypervolume_bound
+from kbo.optimize.strategies import HypervolumeUpperBound, upper_bounds
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
@@ -39,7 +39,7 @@ def test_values_of_a_front_are_those_of_the_intervals_also_where_the_search_cuts
     for point in front.points:
         for name, interval in point.values.items():
             assert tuple(interval) == pytest.approx(optimizer.interval(point.trial.params, name))
-    worst = max(point.values["f2"].mean for point in front.points)
+    worst = max(point.values["f2"].value for point in front.points)
     assert worst > 0.5 * math.exp(8)  # which the search cuts
 
 
@@ -151,7 +151,7 @@ def test_the_score_of_the_search_for_a_front_is_that_of_its_description(number, 
         drawn.append(directions(count, m, generator))
         return drawn[-1]
 
-    monkeypatch.setattr(hypervolume_bound, "directions", recorded)
+    monkeypatch.setattr(upper_bounds, "directions", recorded)
     monkeypatch.setattr(Search, "argmax", lambda search, score: scores.append(score))
     optimizer = _optimizer_with_a_limit()
     quantities = optimizer.insight.quantities
@@ -241,7 +241,7 @@ def test_what_is_said_of_a_front_is_as_often_right_as_it_says_where_the_prior_is
         reference = [-front.reference["a"], front.reference["b"]]
         reference = torch.tensor(reference, dtype=torch.float64)
         lower, mean, upper = front.hypervolume
-        means = [[-point.values["a"].mean, point.values["b"].mean] for point in front.points]
+        means = [[-point.values["a"].value, point.values["b"].value] for point in front.points]
         means = torch.tensor(means, dtype=torch.float64)
         assert mean == pytest.approx(float(hypervolume(means, reference)))
         n_inside += lower <= float(hypervolume(true[rows], reference)) <= upper

@@ -67,3 +67,16 @@ def test_the_table_says_where_kbo_is_first_level_or_behind():
     assert line["random"] == "3.00 [2]"
     worse = frame.assign(value=frame["value"].mask(frame["name"] == "kbo", 9.0))
     assert heldout.table(worse, [part])["kbo is"].item() == "behind tpe"
+
+
+def test_seconds_are_of_whole_runs_where_a_problem_has_a_short_and_a_long_one():
+    names = ["cell", "problem", "name", "seed", "trials", "value", "cpu_seconds", "last"]
+    rows = [
+        ("short", "a", "kbo", 201, 15, 1.0, 0.25, 50),
+        ("short", "a", "kbo", 201, 50, 1.0, 1.0, 50),
+        ("long", "a", "kbo", 201, 15, 1.0, 0.25, 200),
+        ("long", "a", "kbo", 201, 50, 1.0, 1.0, 200),
+        ("long", "a", "kbo", 201, 200, 1.0, 6.0, 200),
+    ]
+    seconds = heldout.cpu_seconds(pd.DataFrame(rows, columns=names)).loc["kbo"]
+    assert seconds.to_dict() == {50: 1.0, 200: 6.0, "runs": 2}

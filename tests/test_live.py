@@ -84,6 +84,14 @@ def test_the_page_follows_the_run_with_trials_that_end_while_it_is_made_and_ends
         text(page)
 
 
+def test_the_first_page_has_the_trials_and_does_not_wait_for_the_model(run, monkeypatch):
+    monkeypatch.setattr(report.Live, "_page_of", lambda self, *_: self._page)
+    with report.Live(quiet=True) as page:
+        page(*run)
+        first = soon(page, "The answers of the model follow.")
+    assert "The best observed value is 0.25, of trial 0" in first
+
+
 def test_without_a_browser_no_page_is_made(run):
     with report.Live(quiet=True) as page:
         page(*run)

@@ -392,7 +392,7 @@ def test_directions_are_those_of_the_study_which_goes_on_as_if_it_had_not_stoppe
     assert params(study) == params(whole)
     front = study.sampler.front(study)
     assert [objective.maximize for objective in front.objectives] == [True, False]
-    means = [point.values["values_0"].mean for point in front.points]
+    means = [point.values["values_0"].value for point in front.points]
     assert max(means) <= 0.1
     assert min(means) < -0.1
     # The sampler may go on with a study of other directions.

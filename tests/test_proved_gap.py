@@ -19,9 +19,9 @@ import kbo
 from experiments.guarantees.proofs import faults, main
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
+from kbo.optimize.insight.gap import branch_and_bound
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum
-from kbo.optimize.insight.gap.cell_bound import CellBound
-from kbo.optimize.insight.gap.cells import Cells
+from kbo.optimize.insight.gap.cells import CellBound, Cells
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 
@@ -99,14 +99,21 @@ def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
 
 
 @pytest.mark.parametrize(("evaluations", "n_examined"), [(100, 100), (101, 100), (10, 10), (1, 10)])
-def test_the_first_points_are_always_examined_and_count(evaluations, n_examined):
+def test_the_first_points_are_always_examined_and_count(evaluations, n_examined, monkeypatch):
     space = kbo.Space({"x": (0.0, 1.0), "c": list("abcde"), "d": ["a", "b"]})
     state, _, _ = case(space, 0)
     problem = BoundedScore(
         [CellBound([Bound(MartingaleMixture(0.1, 2.0, 0.01), state, 2.0)])], space
     )
     counts = []
-    bound_maximum(problem, evaluations, counted=counts.append)
+    evaluated = branch_and_bound._evaluated
+
+    def counted(problem, cells):
+        counts.append(len(cells))
+        return evaluated(problem, cells)
+
+    monkeypatch.setattr(branch_and_bound, "_evaluated", counted)
+    bound_maximum(problem, evaluations)
     assert counts[0] == 10
     assert sum(counts) == n_examined
 
@@ -235,4 +242,6 @@ def test_a_gap_that_is_not_proved_says_why():
         gap = optimizer.gap(500)
         assert not gap.proved
         assert re.match(reason, gap.reason), gap.reason
-        assert re.match(f"by a search from many starts; not proved: {reason}", gap.scope)
+        assert re.match(
+            f"over the points of a search from many starts; not proved: {reason}", gap.scope
+        )

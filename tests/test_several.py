@@ -102,7 +102,7 @@ def test_questions_about_one_objective_are_refused_and_others_are_about_any(fini
 
 def test_an_objective_with_a_limit_only_has_to_keep_it(finished):
     def mean(point, name):
-        return point.values[name].mean
+        return point.values[name].value
 
     points = finished.front.points
     limits = {"throughput": 0.4}
@@ -190,7 +190,7 @@ def test_the_line_of_the_front_is_the_border_of_its_volume(finished):
     (axes,) = finished.plot("front").axes
     x, y = axes.lines[0].get_data()
     area = sum((x[1:] - x[:-1]) * (y[:-1] - finished.front.reference["throughput"]))
-    assert area == pytest.approx(finished.hypervolume.mean, rel=1e-3)
+    assert area == pytest.approx(finished.hypervolume.value, rel=1e-3)
     volumes = finished.plot("history").axes[0].lines[0].get_ydata()
     assert volumes[-1] == pytest.approx(area, rel=1e-3)
 
@@ -203,7 +203,6 @@ def test_kbo_tune_shows_the_front(tmp_path, monkeypatch):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     assert "each best for some taste" in kbo_command("tune", script, "-n", 4).stdout
-    assert (tmp_path / "kbo-runs" / "tune-script.png").stat().st_size > 10_000
     journal = "kbo-runs/tune-script.jsonl"
     assert "measured.error,measured" in kbo_command("journal", "export", journal).stdout
     for command, text in (

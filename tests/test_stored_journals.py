@@ -14,7 +14,7 @@ import pytest
 
 import kbo
 from kbo.optimize.run.events import Event
-from kbo.report.record import read_journal
+from kbo.report.journal_file import read_journal
 
 JOURNALS = Path(__file__).parent / "journals"
 
@@ -125,7 +125,7 @@ def test_a_journal_with_two_objectives_continues_with_the_same_answers(tmp_path)
     point = {"x": 0.3, "y": 0.6}
     assert optimizer.interval(point) == close([0.51231254, 0.59274430, 0.67317606])
     assert optimizer.interval(point, "speed") == close([0.77044176, 0.88370020, 0.99695865])
-    assert optimizer.insight.front().hypervolume.mean == close(2.64816423)
+    assert optimizer.insight.front().hypervolume.value == close(2.64816423)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ UNWRITTEN = (
 )
 def test_a_run_goes_on_when_its_output_cannot_be_written(tmp_path, workers, end, code, said):
     (tmp_path / "script.py").write_text(TALKING)
-    command = f"{sys.executable} -m kbo tune script.py -n 4 -m random -q -j {workers}"
+    command = f"{sys.executable} -m kbo tune script.py -n 4 --method random -q -j {workers}"
     line = f"set -o pipefail; {command} --journal run.jsonl {end}"
     ended = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == code

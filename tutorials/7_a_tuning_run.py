@@ -13,7 +13,9 @@ from pathlib import Path
 import kbo
 import kbo.report
 
-QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter, for automatic tests
+N_TRIALS = 40
+if os.environ.get("KBO_TUTORIAL_QUICK"):  # shorter, for automatic tests
+    N_TRIALS = 8
 FOLDER = Path(tempfile.mkdtemp())
 
 # %% [markdown]
@@ -75,7 +77,7 @@ bounds = {
 result = kbo.minimize(
     objective,
     bounds,
-    n_trials=8 if QUICK else 40,
+    n_trials=N_TRIALS,
     time_budget=15,
     workers=2,
     timeout=30,
@@ -138,14 +140,18 @@ print(f"{page.stat().st_size / 1e3:.0f} kB")
 # The same call with a larger number continues from the journal, here for two more
 # trials. `on_trial` is called after each trial; if it returns True, the run ends.
 
+
 # %%
-done = sum(trial.status != "pending" for trial in result.trials)
+def show(trial, result):
+    print(f"trial {trial.number}: {trial.value}")
+
+
 more = kbo.minimize(
     objective,
     bounds,
-    n_trials=done + 2,
+    n_trials=len(result.trials) + 2,
     workers=2,
     journal=FOLDER / "digits.jsonl",
-    on_trial=lambda trial, result: print(f"trial {trial.number}: {trial.value}"),
+    on_trial=show,
 )
 print(more)

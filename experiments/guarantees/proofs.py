@@ -35,7 +35,7 @@ from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.confidence.base import Confidence
 from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, Proof, bound_maximum
-from kbo.optimize.insight.gap.cell_bound import CellBound
+from kbo.optimize.insight.gap.cells import CellBound
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 

@@ -189,6 +189,11 @@ def _verdict(standing: Frame) -> str:
     return f"behind {first}"
 
 
+def cpu_seconds(rows: Frame) -> Frame:
+    """Return mean CPU seconds of whole runs: a line for each tuner, a column for each number of trials."""
+    return ranks.cpu_seconds(rows[rows["trials"] == rows["last"]])
+
+
 def plan(names: Sequence[str], kinds: Sequence[str]) -> Plan:
     """Return the comparison of some tuners on some kinds of problems."""
     compared = [part for part in parts() if part.kind in kinds]
@@ -204,7 +209,7 @@ def plan(names: Sequence[str], kinds: Sequence[str]) -> Plan:
     return Plan(
         "Mean rank by the value without noise of the recommended point, on held-out problems; in brackets the 95% "
         f"interval of a bootstrap over the problems, or the number of runs where it is smaller. {LEFT_OUT}",
-        {"": shown, "CPU seconds of a run": ranks.cpu_seconds},
+        {"": shown, "CPU seconds of whole runs": cpu_seconds},
         {".md": store(shown), ".csv": store(lambda rows: rows)},
         cells,
         prepare=lambda rows: rows.assign(last=rows["cell"].map(last)),

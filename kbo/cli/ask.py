@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,28 +15,23 @@ import kbo
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import (
-    Journal,
+from kbo.cli.by_hand import (
     column_of,
-    obstacle_to_choosing,
     pending_text,
     show_summary,
-    value_column,
+    table_of,
 )
-from kbo.errors import AnotherSpace, InvalidInput
+from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
     from kbo.optimize.run import table
-    from kbo.report import record, summary
+    from kbo.report import journal_file, summary
 else:
-    pd = Lazy("pandas")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
-    record = Lazy("kbo.report.record")
+    journal_file = Lazy("kbo.report.journal_file")
     summary = Lazy("kbo.report.summary")
 
 _COUNT = "Number of new trials. 0 shows the pending trials and the summary."
@@ -47,8 +42,8 @@ _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeata
 
 
 def ask(
-    journal: Journal,
-    count: Annotated[int, Option("--count", "-n", min=0, help=_COUNT)] = 1,
+    journal: options.Journal,
+    count: Annotated[int, Option("-n", min=0, help=_COUNT)] = 1,
     space: Annotated[Path | None, Option(help=_SPACE)] = None,
     maximize: options.Maximize = False,
     noise_std: options.NoiseStd = None,
@@ -76,16 +71,13 @@ def ask(
     if to is not None and to.exists():
         raise InvalidInput(f"{to} exists, and may have results in it: choose another file.")
     header = _header_of(maximize, noise_std, seed, value_range, constraint or (), objective or ())
-    if journal.exists() and journal.stat().st_size:
-        optimizer = _continued_run(journal, header, space, evaluated, was or (), allow_change)
-    else:
-        optimizer = _new_run(journal, header, space, evaluated, was or ())
+    optimizer = _run_of(journal, header, space, evaluated, was or (), allow_change)
     if not optimizer.trials:
         typer.echo(f"a new run in {journal}: {_direction(optimizer)}", err=True)
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())
         new = _new_trials(optimizer, count)
-    batch = _table_of(new or pending, optimizer)
+    batch = table_of(new or pending, optimizer)
     if len(batch):
         columns = ["trial", *map(column_of, optimizer.space.parameters)]
         typer.echo(printable(batch[columns].map(_shown_cell).to_string(index=False)))
@@ -127,48 +119,7 @@ def _header_of(
     return header
 
 
-def _new_run(
-    path: Path,
-    header: Mapping[str, Any],
-    space_file: Path | None,
-    evaluated: Path | None,
-    was: Sequence[str],
-) -> Optimizer:
-    """Return the optimiser of a new run, and begin its journal.
-
-    Args:
-        path: The journal.
-        header: The entries of its header that options give.
-        space_file: The file of the search space.
-        evaluated: The file of known results.
-        was: Values of parameters that known results lack, as NAME=VALUE.
-
-    Raises:
-        InvalidInput: There is no space, or an option cannot be used.
-    """
-    if space_file is None:
-        raise InvalidInput(
-            f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
-            "`temperature: {kind: Float, low: 20, high: 90}`."
-        )
-    space = kbo.Space.load(space_file)
-    defaults: dict[str, Any] = {
-        "method": kbo.Practical.default_method,
-        "maximize": False,
-        "seed": 0,
-    }
-    if "noise_std" not in header:
-        defaults["noisy"] = True  # all measurements have noise; equal ones may be rounded
-    return record.optimizer_of(
-        {**defaults, **header},
-        space=space,
-        journal=path,
-        evaluated=evaluated,
-        was=_former_values(was, space),
-    )
-
-
-def _continued_run(
+def _run_of(
     path: Path,
     header: Mapping[str, Any],
     space_file: Path | None,
@@ -176,54 +127,79 @@ def _continued_run(
     was: Sequence[str],
     allow_change: bool,
 ) -> Optimizer:
-    """Return an optimiser that continues a journal.
+    """Return an optimiser that continues a journal, or begins it.
 
     Args:
         path: The journal.
-        header: The entries of a header that options give; they must agree with the journal.
+        header: The entries of a header that options give; they must agree with a journal that has begun.
         space_file: The file of the search space; None for the space of the journal.
         evaluated: The file of known results.
-        was: Values of new parameters in earlier trials, as NAME=VALUE.
+        was: Values of parameters that earlier trials or known results lack, as NAME=VALUE.
         allow_change: Whether the space may change without asking the user.
 
     Raises:
-        InvalidInput: Trials cannot be chosen from the journal alone, or an option cannot be used.
+        InvalidInput: There is no space, trials cannot be chosen from the journal alone, or an option cannot be used.
         JournalError: The journal is damaged or in use, or the options do not agree with it.
     """
-    contents = record.read_journal(path).whole()
-    obstacle = obstacle_to_choosing(contents)
+    contents = None
+    if path.exists() and path.stat().st_size:
+        contents = journal_file.read_journal(path).whole()
+    if space_file is not None:
+        space = kbo.Space.load(space_file)
+    elif contents is not None:
+        space = contents.space
+    else:
+        raise InvalidInput(
+            f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
+            "`temperature: {kind: Float, low: 20, high: 90}`."
+        )
+    values = _former_values(was, space)
+    given = {"space": space, "journal": path, "evaluated": evaluated, "was": values}
+    if contents is None:
+        return journal_file.optimizer_of({**_new_header(header), **header}, **given)
+    obstacle = _obstacle_to_choosing(contents)
     if obstacle:
         raise InvalidInput(
             f"{path} cannot be continued in the shell: {obstacle}. Continue it by the script that began it, or by "
             f"kbo.Optimizer(..., journal={str(path)!r}) with its arguments; `kbo tell` records results."
         )
-    space = contents.space
-    if space_file is not None:
-        space = kbo.Space.load(space_file)
-    values = _former_values(was, space)
-    reopen = partial(
-        record.optimizer_of,
-        {**contents.header, **header},
-        space=space,
-        journal=path,
-        evaluated=evaluated,
-        was=values,
+    reopen = partial(journal_file.optimizer_of, {**contents.header, **header}, **given)
+    optimizer = options.in_changed_space(
+        reopen, path, space, values, "--was NAME=VALUE", allow_change
     )
-    try:
-        return reopen()
-    except AnotherSpace as error:
-        if not allow_change and not options.agrees_to_change(error, path):
-            raise
-    options.check_new_parameters(path, space, values, "--was NAME=VALUE")
-    optimizer = reopen(allow_change=True)
     for name in contents.space.parameters:
-        if name not in space.parameters:
+        if name not in optimizer.space.parameters:
             typer.echo(
                 f"{name} is left out from here on: trials that differ in it alone count as repetitions. To keep them "
                 f"apart, give it one value: `{name}: VALUE`.",
                 err=True,
             )
     return optimizer
+
+
+def _new_header(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of the header of a new run that no option gives."""
+    header = {"method": kbo.Practical.default_method, "maximize": False, "seed": 0}
+    if "noise_std" not in given:
+        header["noisy"] = True  # all measurements have noise; equal ones may be rounded
+    return header
+
+
+def _obstacle_to_choosing(contents: journal_file.JournalFile) -> str:
+    """Return the reason why trials cannot be chosen from a journal alone; empty if they can."""
+    header = contents.header
+    if header.get("setting") == "confirm":
+        return "it has the evaluations of a confirmation"
+    if header.get("setting") == "certified":
+        return "the run is certified, and the journal has only a fingerprint of its kernel"
+    if "class" in header or "strategies" in header:
+        return "the setting is your own, and the journal has only its name"
+    for entry in contents.space.describe():
+        if entry["kind"] == "function":
+            return (
+                f"the constraint {entry['name']} is a function, and the journal has only its name"
+            )
+    return ""
 
 
 def _former_values(texts: Sequence[str], space: kbo.Space) -> dict[str, Any]:
@@ -272,20 +248,6 @@ def _new_trials(optimizer: Optimizer, count: int) -> list[Trial]:
         trials.append(optimizer.run.begin(params, explanation.record()))
         optimizer.run.release()  # this process ends before the value comes
     return trials
-
-
-def _table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
-    """Return a table of trials in which the user fills in the results."""
-    run = optimizer.run
-    columns = ["trial", *map(column_of, run.space.parameters), value_column(run)]
-    columns += [f"measured.{name}" for name in run.needed]
-    rows = []
-    for trial in trials:
-        row: dict[str, Any] = {"trial": trial.number}
-        for name, value in table.by_name(trial.params).items():
-            row[column_of(name)] = table.cell(value) if isinstance(value, str) else value
-        rows.append(row)
-    return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
 
 
 def _shown_cell(value: Any) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import Journal, number_in, result_text, run_of, show_known, trial_in
+from kbo.cli.by_hand import result_text, run_of, show_known, trial_in
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,22 +24,20 @@ if TYPE_CHECKING:
     from kbo.optimize.run import journal as journals
     from kbo.optimize.run.events import Event
     from kbo.optimize.strategies import explanation as explanations
-    from kbo.report import record
-    from kbo.report.record import JournalFile
+    from kbo.report import journal_file, summary
+    from kbo.report.journal_file import JournalFile
 else:
     events = Lazy("kbo.optimize.run.events")
     journals = Lazy("kbo.optimize.run.journal")
     explanations = Lazy("kbo.optimize.strategies.explanation")
     table = Lazy("kbo.optimize.run.table")
     pd = Lazy("pandas")
-    record = Lazy("kbo.report.record")
+    journal_file = Lazy("kbo.report.journal_file")
+    summary = Lazy("kbo.report.summary")
 
 journal: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Check, show, correct, repair or export the journal of a run."
 )
-
-_COLUMNS = ("trial", "status", "value", "reported", "seconds", "remark")
-"""Columns of the table that are no parameters."""
 
 _CORRECTION = "TRIAL=VALUE, where 11=95 gives trial 11 the value 95"
 
@@ -60,64 +57,54 @@ _OCCURRENCES = {
 
 
 @journal.command()
-def check(path: Journal) -> None:
+def check(path: options.Journal) -> None:
     """Check that a journal is not damaged; the exit code is 1 if it is."""
-    contents = record.read_journal(path).whole()
-    counts = Counter(trial.status for trial in contents.trials)
-    statuses = ("complete", "failed", "pruned", "pending", "removed")
-    shown = ", ".join(f"{counts[status]} {status}" for status in statuses)
-    n_events = len(contents.events)
-    typer.echo(f"{path} is whole: {len(contents.trials)} trials, {shown}; {n_events} events")
+    contents = journal_file.read_journal(path).whole()
+    counts = summary.trial_counts(contents.trials, contents.space)
+    typer.echo(printable(f"{path} is whole: {counts}; {len(contents.events)} events"))
     if contents.unfinished:
         typer.echo("An unfinished last line follows, of a run that was killed; it will be removed.")
 
 
 @journal.command()
 def show(
-    path: Journal,
+    path: options.Journal,
     trial: Annotated[
         int | None,
         typer.Option("--trial", help="Show one trial: why it was chosen, and what was reported."),
     ] = None,
 ) -> None:
     """Show the trials of a journal as a table, and the changes of its space."""
-    contents = record.read_journal(path).whole()
+    contents = journal_file.read_journal(path).whole()
     if trial is not None:
         _show_trial(contents, trial)
         return
     if not contents.trials:
         typer.echo("no trials")
         return
-    rows = [_cells(row, contents.main) for row in contents.trials]
-    shown = pd.DataFrame(rows, dtype=str).fillna("")
-    columns = [column for column in shown if any(shown[column])]
-    columns.sort(key=lambda column: column == "remark")  # last, the others as they are
-    typer.echo(printable(shown[columns].to_string(index=False)))
+    typer.echo(printable(_table(contents)))
     for line in _changes_of_space(contents):
         typer.echo(printable(line))
 
 
-def _cells(trial: Trial, main: str) -> dict[str, str]:
-    """Return the row of a trial in the table, as text by column; ``main`` is the name of the value."""
-    cells = {
-        "trial": str(trial.number),
-        "status": trial.status,
-        table.heading(main): _number(trial.value),
-        "reported": _number(trial.reported),
-        "seconds": _number(trial.seconds),
-    }
-    for name, text in table.shown(trial.params).items():
-        column = f"params.{name}" if name in _COLUMNS else name
-        cells[column] = _shortened(text)
-    for name, text in table.shown(trial.measured).items():
-        cells[f"measured.{name}"] = text
-    cells["remark"] = _shortened(_remark(trial))
-    return cells
+def _table(contents: JournalFile) -> str:
+    """Return the trials as a table, without columns that are empty."""
+    trials = contents.trials
+    shown = table.frame(trials, contents.main).drop(columns=["started", "finished", "failure"])
+    shown["reported"] = [trial.reported for trial in trials]
+    shown["remark"] = [" ".join(_remark(trial).split()) or None for trial in trials]
+    shown = shown.dropna(axis="columns", how="all").astype(object)
+    with pd.option_context("display.max_colwidth", _LONGEST):
+        return shown.map(_cell).to_string(index=False)
 
 
-def _shortened(text: str) -> str:
-    """Return the first ``_LONGEST`` characters of a text, on one line."""
-    return events.shortened(" ".join(text.split()), _LONGEST)
+def _cell(value: Any) -> str:
+    """Return a value as text, a number with six digits; empty if there is none."""
+    if pd.isna(value):
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
 
 
 def _remark(trial: Trial) -> str:
@@ -184,7 +171,7 @@ def _show_trial(contents: JournalFile, number: int) -> None:
     if not 0 <= number < n_trials:
         raise InvalidInput(f"there is no trial {number}: the journal has {n_trials}, from 0.")
     trial = contents.trials[number]
-    typer.echo(f"trial {number}: {trial.status} {_number(trial.value)}".rstrip())
+    typer.echo(f"trial {number}: {trial.status} {_cell(trial.value)}".rstrip())
     typer.echo(printable(table.format_params(trial.params)))
     explanation = explanations.explanation_of(trial.proposal)
     if explanation is None:
@@ -195,16 +182,9 @@ def _show_trial(contents: JournalFile, number: int) -> None:
         typer.echo(printable(line))
 
 
-def _number(value: float | None) -> str:
-    """Return a number with six digits; empty if there is none."""
-    if value is None:
-        return ""
-    return f"{value:.6g}"
-
-
 @journal.command()
 def correct(
-    path: Journal,
+    path: options.Journal,
     values: Annotated[
         list[str],
         typer.Argument(
@@ -225,17 +205,17 @@ def correct(
     with contextlib.closing(run_of(path)) as run:
         measurements = {}
         for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
-            measurements[name] = number_in(name, text)
+            measurements[name] = options.number_in(name, text)
         corrections = []
         for number, text in options.assignments(values, _CORRECTION).items():
             trial = run.trials.ended(trial_in(number))
-            returned = (number_in("value", text), {**trial.measured, **measurements})
+            returned = (options.number_in("value", text), {**trial.measured, **measurements})
             run.outcome(returned)
             corrections.append((trial, returned))
         if measurements and len(corrections) > 1:
             raise InvalidInput("--measured is for one trial: correct the others by themselves.")
         for trial, returned in corrections:
-            before = _number(trial.value) or trial.status
+            before = _cell(trial.value) or trial.status
             run.correct(trial, returned)
             typer.echo(f"trial {trial.number}: {result_text(*returned)} (was {before})")
     show_known(path)
@@ -243,7 +223,7 @@ def correct(
 
 @journal.command()
 def remove(
-    path: Journal,
+    path: options.Journal,
     numbers: Annotated[
         list[int], typer.Argument(metavar="TRIAL...", help="The numbers of the trials.")
     ],
@@ -267,13 +247,13 @@ def remove(
 
 @journal.command()
 def repair(
-    path: Journal,
+    path: options.Journal,
     new: Annotated[
         Path, typer.Argument(metavar="NEW", help="The file to write; it must not exist.")
     ],
 ) -> None:
     """Write all lines before the first damaged line to a new journal."""
-    contents = record.read_journal(path)
+    contents = journal_file.read_journal(path)
     if new.exists():
         raise InvalidInput(f"{new} exists, and repair overwrites nothing: choose another file.")
     journals.write(new, contents.header, contents.events)
@@ -286,14 +266,14 @@ def repair(
 
 @journal.command()
 def export(
-    path: Journal,
+    path: options.Journal,
     to: Annotated[
         Path | None,
         typer.Option("--to", help="A .csv, .json or .parquet file; by default CSV on the screen."),
     ] = None,
 ) -> None:
     """Write the trials of a journal as a table."""
-    contents = record.read_journal(path).whole()
+    contents = journal_file.read_journal(path).whole()
     trials = contents.trials
     if to is None:
         typer.echo(table.text(trials, contents.main), nl=False)

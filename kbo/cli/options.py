@@ -7,44 +7,38 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
-from typer.core import TyperCommand
 
 import kbo
 from kbo._base.lazy import Lazy
 from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.bandit import methods
-    from kbo.cli import examples
-    from kbo.optimize.loop.pruning import pruning
+    from kbo._base import checks
     from kbo.optimize.run import table
-    from kbo.report import record, summary
+    from kbo.report import journal_file, summary
     from kbo.workers import ray
 else:
-    methods = Lazy("kbo.bandit.methods")
-    examples = Lazy("kbo.cli.examples")
-    pruning = Lazy("kbo.optimize.loop.pruning")
+    checks = Lazy("kbo._base.checks")
     table = Lazy("kbo.optimize.run.table")
-    record = Lazy("kbo.report.record")
+    journal_file = Lazy("kbo.report.journal_file")
     summary = Lazy("kbo.report.summary")
     ray = Lazy("kbo.workers.ray")
 
-TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
+TARGETS = "An example (digits, branin), or your script: a .py file that defines `bounds` and `objective(params)`."
 _NOISE = "Standard deviation of the noise, if you know it; 0 if there is no noise."
 _RANGE = "Smallest and largest possible value, such as 0 1 for an error rate."
 _LIMIT = 'Limit on a measured quantity, such as "memory<=8"; repeatable.'
 _KNOWN = "Known results: a table (.csv) with a column for each parameter and for the value, or a journal."
 _CHANGE = "Continue in a changed space, with all earlier trials that have a place in it."
-BOX_METHODS = "Method of the search: {box_methods}."
-PRUNERS = "Stop bad trials early, by the values that they report: {pruners}."
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
 
+Journal = Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run (.jsonl).")]
 Maximize = Annotated[bool, Option("--maximize", help="Larger values are better.")]
 NoiseStd = Annotated[float | None, Option(help=_NOISE, show_default="estimated")]
 ValueRange = Annotated[tuple[float, float] | None, Option(help=_RANGE, show_default="any")]
@@ -67,7 +61,11 @@ def engine_of(
 ) -> Any:
     """Return the argument ``workers`` of ``minimize`` for --engine, --address, --workers and --resources."""
     if name == "ray":
-        return ray.Ray(address, workers or None, resources=_amounts(resources or "cpu=1"))
+        amounts = {}
+        example = "--resources cpu=2,gpu=0.5"
+        for resource, text in assignments((resources or "cpu=1").split(","), example).items():
+            amounts[resource] = number_in(resource, text)
+        return ray.Ray(address, workers or None, resources=amounts)
     if name != "processes":
         raise InvalidInput(f"--engine must be processes or ray, got {name!r}.")
     for option, value in {"--address": address, "--resources": resources}.items():
@@ -76,18 +74,6 @@ def engine_of(
     if workers == 0:
         return kbo.Processes()
     return workers
-
-
-def _amounts(text: str) -> dict[str, float]:
-    """Return the amounts of resources in a text such as "cpu=2,gpu=0.5", by name."""
-    amounts = {}
-    try:
-        for assignment in text.split(","):
-            name, amount = assignment.split("=")
-            amounts[name.strip()] = float(amount)
-    except ValueError as error:
-        raise InvalidInput(f"--resources must look like cpu=2,gpu=0.5, got {text!r}.") from error
-    return amounts
 
 
 def constraint(text: str) -> kbo.Constraint:
@@ -145,6 +131,15 @@ def assignments(texts: Iterable[str], example: str) -> dict[str, str]:
     return values
 
 
+def number_in(name: str, text: str) -> float:
+    """Return the number in a text; ``name`` is for the message.
+
+    Raises:
+        InvalidInput: The text is no finite number.
+    """
+    return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")
+
+
 def show_lines(lines: summary.Lines) -> None:
     """Print the lines of a summary; in a terminal they are wrapped at its width."""
     columns = None
@@ -153,36 +148,48 @@ def show_lines(lines: summary.Lines) -> None:
     typer.echo(summary.text(lines, columns))
 
 
-def agrees_to_change(error: AnotherSpace, path: Path) -> bool:
-    """Ask the user whether a run goes on in a changed space, and return the answer; False without a terminal."""
-    question = f"The space is not that of {path}:{error.different}\nGo on with its trials there?"
-    return sys.stdin.isatty() and typer.confirm(question)
-
-
-def check_new_parameters(
-    path: Path, space: kbo.Space, was: Mapping[str, Any], example: str
-) -> None:
-    """Check that there is a value for each new parameter that earlier trials of a journal lack.
+def in_changed_space(
+    run: Callable[..., Any],
+    path: Path,
+    space: kbo.Space,
+    was: Mapping[str, Any],
+    example: str,
+    allow_change: bool,
+) -> Any:
+    """Call a function that opens a journal, and return its value; if the space has changed, only if the user agrees.
 
     Args:
+        run: The function; it takes ``allow_change`` and ``was`` as ``kbo.minimize`` does.
         path: The journal.
         space: The new space.
-        was: The values in earlier trials, by name.
+        was: The values of new parameters in earlier trials, by name.
         example: How a user gives such a value, with NAME for the name.
+        allow_change: Whether the space may change without asking the user.
 
     Raises:
-        InvalidInput: A value is missing.
+        AnotherSpace: The space has changed, and the user does not agree.
+        InvalidInput: Earlier trials lack a value of a new parameter.
     """
-    contents = record.read_journal(path)
+    try:
+        return run()
+    except AnotherSpace as error:
+        question = (
+            f"The space is not that of {path}:{error.different}\nGo on with its trials there?"
+        )
+        agrees = allow_change or (sys.stdin.isatty() and typer.confirm(question))
+        if not agrees:
+            raise
+    contents = journal_file.read_journal(path)
+    trials = contents.trials
     has_value = {*contents.space.parameters, *was, *space.constants, *space.conditions}
     for name in space.parameters:
-        n_lacking = sum(name not in table.by_name(trial.params) for trial in contents.trials)
+        n_lacking = sum(name not in table.by_name(trial.params) for trial in trials)
         if name not in has_value and n_lacking:
             raise InvalidInput(
-                f"{n_lacking} of {len(contents.trials)} trials in {path} have no value of {name!r}, so nothing could "
-                f"be learned from them: give the value that it had then, {example.replace('NAME', name)}, or begin a "
-                "new journal."
+                f"{n_lacking} of {len(trials)} trials in {path} have no value of {name!r}, so nothing could be learned "
+                f"from them: give the value that it had then, {example.replace('NAME', name)}, or begin a new journal."
             )
+    return run(allow_change=True, was=was)
 
 
 def unused_path(path: Path) -> Path:
@@ -194,27 +201,6 @@ def unused_path(path: Path) -> Path:
             break
         unused = path.with_name(f"{name}-{number}{path.suffix}")
     return unused
-
-
-class CommandWithNames(TyperCommand):
-    """A command whose help has the names of methods, examples and pruners in place of ``{box_methods}`` and so on.
-
-    The modules with these names import PyTorch, which takes seconds, so they are read only when the help is shown.
-    """
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, with the names filled in."""
-        box_methods = [name for name in methods.names() if not methods.get(name).needs_finite_set]
-        names = {
-            "box_methods": ", ".join(box_methods),
-            "examples": ", ".join(examples.EXAMPLES),
-            "pruners": ", ".join(pruning.NAMES),
-        }
-        for parameter in self.params:
-            text = getattr(parameter, "help", None)
-            if text:
-                setattr(parameter, "help", text.format_map(names))  # noqa: B010  (typer declares no such attribute)
-        super().format_help(ctx, formatter)
 
 
 def apply_verbosity(quiet: bool, verbose: bool) -> None:

@@ -85,10 +85,6 @@ def load(target: str) -> Script:
             f"{target!r} is neither an example ({names}) nor a Python file that exists.{advice}"
         )
     module = _executed(path)
-    if hasattr(module, "defaults") and not hasattr(module, "was"):
-        raise InvalidInput(
-            f"{path}: the values that new parameters had so far are called `was` since kbo 0.27: rename `defaults`."
-        )
     definitions = {}
     for name in Script._fields:
         if name != "name" and hasattr(module, name):
@@ -99,27 +95,12 @@ def load(target: str) -> Script:
             f"{path} does not define {' and '.join(missing)}: a script must define bounds and objective(params); see "
             "`kbo tune --help`."
         )
-    script = Script(path.stem, **definitions)
-    _check_kinds(script, path)
-    return script
-
-
-def _check_kinds(script: Script, path: Path) -> None:
-    """Check that the setting, the constraints and ``was`` of a script are of the right kinds.
-
-    Raises:
-        InvalidInput: One is of another kind.
-    """
-    if script.setting is not None and not isinstance(script.setting, settings.Setting):
+    setting = definitions.get("setting")
+    if setting is not None and not isinstance(setting, settings.Setting):
         raise InvalidInput(
             f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
         )
-    if not isinstance(script.was, Mapping):
-        raise InvalidInput(f"{path}: was must be a dict of values by the names of parameters.")
-    if not isinstance(script.constraints, (list, tuple)):
-        raise InvalidInput(
-            f'{path}: constraints must be a list, for example [kbo.Constraint("memory", upper=8)].'
-        )
+    return Script(path.stem, **definitions)
 
 
 def _executed(path: Path) -> Any:

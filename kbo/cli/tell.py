@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer import Option
-from typer.core import TyperCommand
 
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import (
-    Journal,
+from kbo.cli.by_hand import (
     column_of,
-    number_in,
+    measurement_columns,
     result_text,
     run_of,
     show_known,
@@ -31,20 +29,15 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     from kbo._base import checks
     from kbo.optimize import Trial
-    from kbo.optimize.evaluated import table as evaluated
     from kbo.optimize.run import outcome, table
     from kbo.optimize.run import run as runs
-    from kbo.report import record
 else:
     checks = Lazy("kbo._base.checks")
-    evaluated = Lazy("kbo.optimize.evaluated.table")
     outcome = Lazy("kbo.optimize.run.outcome")
-    record = Lazy("kbo.report.record")
     table = Lazy("kbo.optimize.run.table")
 
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
-_FAILED = "These settings do not work; in place of a value. A text behind it is the reason."
-_NO_REASON = "no reason given"
+_FAILED = "The reason why these settings do not work; in place of a value."
 _AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
 _AS_DONE = (
     "The experiment used other settings, which you give: a new trial replaces the proposed one."
@@ -65,21 +58,8 @@ _ROUNDING = 1e-3
 """Relative difference between numbers of table and trial that counts as rounding by a spreadsheet."""
 
 
-class CommandWithFailure(TyperCommand):
-    """A command whose option ``--failed`` may be without a reason."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, with a reason behind each ``--failed`` that has none."""
-        words = []
-        for word, next_word in zip(args, [*args[1:], "--"], strict=True):
-            words.append(word)
-            if word == "--failed" and next_word.startswith("--"):
-                words.append(_NO_REASON)
-        return super().parse_args(ctx, words)
-
-
 def tell(
-    journal: Journal,
+    journal: options.Journal,
     result: Annotated[list[str], typer.Argument(metavar="TRIAL VALUE | TABLE", help=_RESULT)],
     failed: Annotated[str | None, Option(help=_FAILED)] = None,
     again: Annotated[bool, Option("--again", help=_AGAIN)] = False,
@@ -172,11 +152,9 @@ def _typed_report(
         InvalidInput: The result cannot be recorded.
     """
     cells, measured = _cells_in_words(words, run)
-    if failure is None:
-        _check_names(cells, measured, run)
-    else:
+    if failure is not None:
         cells["failed"] = failure
-    _check_not_parameters(measured, run)
+    _check_names(cells, measured, run)
     trial = run.trials.known(trial_in(trial_number))
     if again and failure is not None:
         raise InvalidInput(_refusal_of_result(trial, run))
@@ -213,36 +191,31 @@ def _cells_in_words(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str]
 
 
 def _check_names(cells: Mapping[str, str], measured: Mapping[str, str], run: runs.Run) -> None:
-    """Check that no name of a measurement is a misspelling of a missing one.
+    """Check that no unknown measurement has nearly the name of a missing one or of a parameter.
 
     Args:
-        cells: The value and settings by column.
+        cells: The value or failure, and settings, by column.
         measured: Other measurements by name.
         run: The run.
 
     Raises:
-        InvalidInput: An unknown name is similar to the name of a missing measurement.
+        InvalidInput: One has.
     """
-    missing = [name for name in run.needed if name not in measured]
-    if "value" not in cells and run.main != outcome.OBJECTIVE:
-        missing.append(run.main)
+    missing = []
+    if "failed" not in cells:
+        missing = [name for name in run.needed if name not in measured]
+        if "value" not in cells and run.main != outcome.OBJECTIVE:
+            missing.append(run.main)
     for name in measured:
+        if name in (run.main, *run.needed):
+            continue
         near = difflib.get_close_matches(name, missing, n=1)
-        if near and name not in run.needed:
+        if near:
             raise InvalidInput(
                 f"unknown measurement {name!r}: did you mean {near[0]!r}, which is missing?"
             )
-
-
-def _check_not_parameters(measured: Mapping[str, str], run: runs.Run) -> None:
-    """Check that no measurement has nearly the name of a parameter, unless the run needs it.
-
-    Raises:
-        InvalidInput: One has.
-    """
-    for name in measured:
         near = difflib.get_close_matches(name, run.space.parameters, 1, _LIKE_A_PARAMETER)
-        if near and name not in (run.main, *run.needed):
+        if near:
             raise InvalidInput(
                 f"unknown measurement {name!r}: did you mean {near[0]}? It is a parameter: for an experiment that was "
                 f"carried out with another value of it, give {near[0]}={measured[name]} --as-done. Report a "
@@ -269,7 +242,7 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
     columns, lines = table.read_csv(path, advice)
     if len({*columns}) < len(columns) or not {"trial", value} <= {*columns}:
         raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {advice}")
-    measurements = _measurement_columns(columns, run)
+    measurements = measurement_columns(columns, run)
     reports: dict[int, _Report] = {}
     refusals = []
     for line, entries in lines:
@@ -297,28 +270,6 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
     if refusals:
         raise InvalidInput("\n".join(refusals))
     return [report for report in reports.values() if report.trial.status == "pending"]
-
-
-def _measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]:
-    """Return the names of the measurements besides the value, by column.
-
-    Unused columns are named on standard error: they are neither measurements nor columns of ``kbo ask --to``.
-    """
-    expected = {"trial", "failed", value_column(run)}
-    settings = {column_of(name) for name in run.space.parameters}
-    names = {}
-    unused = []
-    for column in columns:
-        if column in expected:
-            continue
-        name = evaluated.measurement_in(column, run.space, record.needed_by(run.header))
-        if name is not None:
-            names[column] = name
-        elif column not in settings:
-            unused.append(column)
-    if unused:
-        typer.echo(printable(f"columns that are not used: {', '.join(unused)}"), err=True)
-    return names
 
 
 def _report_in_row(
@@ -377,14 +328,14 @@ def _report(
         InvalidInput: A text cannot be read, there is not exactly one of value and failure, a measurement is missing, or
             a setting differs.
     """
-    numbers = {name: number_in(name, text) for name, text in measured.items()}
+    numbers = {name: options.number_in(name, text) for name, text in measured.items()}
     failure = cells.get("failed")
     if ("value" in cells) == (failure is not None):
         raise InvalidInput(_refusal_of_result(trial, run))
     value = None
     if failure is None:
-        value = number_in("value", cells["value"])
-        missing = [name for name in record.needed_by(run.header) if name not in numbers]
+        value = options.number_in("value", cells["value"])
+        missing = [name for name in run.needed if name not in numbers]
         if missing:
             raise InvalidInput(
                 f"trial {trial.number} lacks the measurement of {missing[0]!r}: add {missing[0]}=NUMBER, or in a table "

@@ -1,9 +1,9 @@
-"""``kbo tune``: the parameters of a script are optimised."""
+"""``kbo tune`` and ``kbo confirm``: the parameters of a script are optimised, and its best trials evaluated again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,29 +15,32 @@ from typer import Option
 import kbo
 from kbo._base.files import check_file, reading
 from kbo._base.lazy import Lazy
-from kbo.cli import confirm as confirmation
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
 from kbo.cli.script import Script, load
-from kbo.errors import AnotherSpace, InvalidInput
+from kbo.errors import AnotherProblem, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial
+    from kbo.optimize import result as results
     from kbo.optimize.constraints import constraint as constraint_module
     from kbo.optimize.run import table
     from kbo.optimize.settings.setting import Setting
     from kbo.report import summary
-    from kbo.report.figures import trials as figures
 else:
     constraint_module = Lazy("kbo.optimize.constraints.constraint")
+    results = Lazy("kbo.optimize.result")
     table = Lazy("kbo.optimize.run.table")
-    figures = Lazy("kbo.report.figures.trials")
     summary = Lazy("kbo.report.summary")
 
 _TRIALS = "Number of all trials, including those in the journal."
 _WORKERS = (
     "Number of trials at the same time, each in its own process; 0 for one per CPU. With 1 they run in this process, "
     "where --timeout cannot interrupt compiled code."
+)
+_METHOD = "Method of the search, such as random, or dmm-ucb by a paper; the message to a wrong name has all."
+_PRUNE = (
+    "Stop bad trials early, by the values that they report: curves, median, hyperband or wilcoxon."
 )
 _BUDGET = "Seconds after which no new trial begins; --trials is then optional."
 _END = "End running trials at the end of the time budget."
@@ -54,9 +57,7 @@ def tune(
     trials: Annotated[
         int | None, Option("--trials", "-n", help=_TRIALS, show_default=str(_DEFAULT_TRIALS))
     ] = None,
-    method: Annotated[
-        str | None, Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
-    ] = None,
+    method: Annotated[str | None, Option(help=_METHOD, show_default="ucb")] = None,
     maximize: options.Maximize = False,
     value_range: options.ValueRange = None,
     seed: options.Seed = None,
@@ -75,9 +76,7 @@ def tune(
     end_running: Annotated[bool, Option("--end-running", help=_END)] = False,
     constraint: options.Constraints = None,
     stop_when: Annotated[float | None, Option(help=_STOP)] = None,
-    prune: Annotated[
-        str | None, Option(help=options.PRUNERS, show_default="none is stopped")
-    ] = None,
+    prune: Annotated[str | None, Option(help=_PRUNE, show_default="none is stopped")] = None,
     evaluated: options.Evaluated = None,
     try_first: Annotated[Path | None, Option(help=_FIRST)] = None,
     confirm: Annotated[int, Option(help=_CONFIRM)] = 0,
@@ -131,7 +130,10 @@ def tune(
     options.apply_verbosity(quiet, verbose)
     script = load(target)
     path = journal or out / f"tune-{script.name}.jsonl"
-    _check_can_confirm(script, confirm)
+    if script.objectives and confirm:
+        raise InvalidInput(
+            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
+        )
     if trials is None and time_budget is None:
         trials = _DEFAULT_TRIALS
     constraints = [*script.constraints, *_limits(constraint or (), script, target)]
@@ -165,22 +167,74 @@ def tune(
         former = options.unused_path(path)
         path.replace(former)
         typer.echo(f"renamed {path} to {former}", err=True)
-    result = _run(run, script, constraints, path, allow_change)
-    _show(result, path, script.name, target)
-    if confirm:
+    _, on_parameters = constraint_module.measured_only(constraints)
+    result = options.in_changed_space(
+        run,
+        path,
+        kbo.Space(script.bounds, on_parameters),
+        script.was,
+        'was = {"NAME": VALUE} beside bounds',
+        allow_change,
+    )
+    options.show_lines(summary.lines(result, f"`kbo confirm {target}`"))
+    if result.stopped.startswith("interrupted"):
+        typer.echo("The same command continues from here.")
+        raise typer.Exit(130)
+    if confirm and result.exact:
+        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
+    elif confirm:
         settings = {"workers": chosen_engine, "timeout": timeout, "progress": not quiet}
-        _confirm(result, script, path, confirm, **settings)
+        _evaluate_again(result, script.objective, path, confirm, **settings)
+
+
+def confirm(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=options.TARGETS)],
+    budget: Annotated[
+        int, Option(help="Most new evaluations, those of earlier calls included.")
+    ] = 80,
+    tolerance: Annotated[
+        float | None,
+        Option(
+            help="Difference that counts as none, in units of the objective.",
+            show_default="a quarter of the noise level at the best trial",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, Option("--workers", "-j", min=1, help="Evaluations at the same time.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        Option(help="Time limit of an evaluation in seconds; after it, it has failed."),
+    ] = None,
+    journal: Annotated[
+        Path | None, Option(help="Journal of `kbo tune`; by default OUT/tune-TARGET.jsonl.")
+    ] = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate the best trials of a finished `kbo tune` again, until the best one is known up to the tolerance.
+
+    Only the new evaluations count, and no model is assumed. So a trial that was lucky in its noise has no advantage.
+    Without --value-range in the run, the statement is about medians. Each of up to five trials needs eight to ten
+    evaluations, or more.
+
+    Then:  kbo confirm script.py --budget 80
+    """
+    options.apply_verbosity(quiet, verbose=False)
+    script = load(target)
+    path = journal or out / f"tune-{script.name}.jsonl"
+    optimizer = kbo.report.Record.of(path, script.kernel, script.limits).reopened()
+    result = results.result_of(optimizer, "", str(path))
+    settings = {
+        "tolerance": tolerance,
+        "workers": workers,
+        "timeout": timeout,
+        "progress": not quiet,
+    }
+    _evaluate_again(result, script.objective, path, budget, **settings)
 
 
 # The arguments of the run
-
-
-def _check_can_confirm(script: Script, budget: int) -> None:
-    """Check that --confirm, with a budget of evaluations, is for a script with one objective."""
-    if script.objectives and budget:
-        raise InvalidInput(
-            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
-        )
 
 
 def _setting(script: Script, target: str, noise_std: float | None) -> Setting:
@@ -242,78 +296,32 @@ def _print_trial(trial: Trial, result: Result) -> None:
     tqdm.write(line)
 
 
-# The run
-
-
-def _run(
-    run: Callable[..., Result],
-    script: Script,
-    constraints: Sequence[Any],
-    path: Path,
-    allow_change: bool,
-) -> Result:
-    """Run the optimisation and return its result; if the space has changed, only if the user agrees.
-
-    Args:
-        run: ``minimize`` or ``maximize`` with its arguments.
-        script: The script; its ``was`` has the values of new parameters in earlier trials.
-        constraints: All constraints, on parameters and on measured quantities.
-        path: The journal.
-        allow_change: Whether the space may change without asking the user.
-    """
-    try:
-        return run()
-    except AnotherSpace as error:
-        if not allow_change and not options.agrees_to_change(error, path):
-            raise
-    _, on_parameters = constraint_module.measured_only(constraints)
-    space = kbo.Space(script.bounds, on_parameters)
-    options.check_new_parameters(path, space, script.was, 'was = {"NAME": VALUE} beside bounds')
-    return run(allow_change=True, was=script.was)
-
-
 # The result
 
 
-def _show(result: Result, path: Path, name: str, target: str) -> None:
-    """Print the summary of a run, and draw a picture beside its journal.
+def _evaluate_again(
+    result: Result, objective: Any, path: Path, budget: int, **settings: Any
+) -> None:
+    """Evaluate the best trials of a run again, and print which one is the best.
 
-    Raises:
-        typer.Exit: The run was interrupted; then there is no picture.
+    The new evaluations have their own journal beside the journal of the run. If it belongs to other trials, it is
+    renamed, and a new one begins.
+
+    Args:
+        result: The run.
+        objective: The objective of the run.
+        path: The journal of the run.
+        budget: The largest number of new evaluations.
+        settings: Further arguments of ``Result.confirm``.
     """
-    *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
-    if result.stopped.startswith("interrupted"):
-        options.show_lines([*lines, (label, details)])
-        typer.echo("The same command continues from here.")
-        raise typer.Exit(130)
-    picture = _draw(result, path, name)
-    options.show_lines([*lines, (label, f"{details}; picture: {picture}")])
-
-
-def _draw(result: Result, path: Path, name: str) -> Path:
-    """Draw the front or the trials of a run into a PNG beside its journal, and return the path of the PNG."""
-    picture = path.with_suffix(".png")
-    if result.front is not None:
-        result.plot("front").savefig(picture, dpi=150)
-        return picture
-    number = None
-    recommended = result.optimizer.recommended()
-    if recommended is not None:
-        number = recommended.number
-    figures.trace(
-        result.trials,
-        picture,
-        title=f"kbo tune {name}",
-        constraints=result.optimizer.constraints,
-        maximize=result.optimizer.maximize,
-        recommended=number,
-    )
-    return picture
-
-
-def _confirm(result: Result, script: Script, path: Path, budget: int, **settings: Any) -> None:
-    """Evaluate the best trials of a run again as ``kbo confirm`` does, unless the objective has no noise."""
-    if result.exact:
-        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
-        return
-    confirmation.run(result, script.objective, path, budget, **settings)
+    journal = path.with_name(f"{path.stem}-confirm.jsonl")
+    try:
+        confirmed = result.confirm(objective, budget, journal=journal, **settings)
+    except AnotherProblem:
+        former = options.unused_path(journal)
+        journal.replace(former)
+        typer.echo(f"other trials are to be confirmed now: renamed {journal} to {former}", err=True)
+        confirmed = result.confirm(objective, budget, journal=journal, **settings)
+    answer, *facts = str(confirmed).splitlines()
+    lines = [("confirmation", answer), *[("", fact) for fact in facts], ("journal", str(journal))]
+    options.show_lines(lines)

@@ -16,9 +16,8 @@ from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison, Estimate
-from kbo.optimize.insight.confirmation.confirm import confirm
-from kbo.optimize.insight.confirmation.confirmation import Confirmation
-from kbo.optimize.insight.confirmation.race import Finalist
+from kbo.optimize.insight.confirm import confirm
+from kbo.optimize.insight.confirmation import Confirmation, Finalist
 from kbo.optimize.insight.credible_sets import CredibleSet, Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.insight.gap.gap import Gap

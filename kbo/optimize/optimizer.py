@@ -567,7 +567,7 @@ class Optimizer:
         return [self.space.params(unit) for unit in units]
 
     @guarded
-    def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
+    def gap(self, evaluations: int = 0, goal: float = 0.0) -> Gap | None:
         """Return the optimality gap: if the bounds hold, the optimum improves on the recommendation by at most this.
 
         If the objective is maximised, the gap is the largest upper bound over the space, less the lower bound of the
@@ -589,11 +589,10 @@ class Optimizer:
             evaluations: The largest number of points at which a proof may compute bounds, for each hypothesis. A proof
                 needs the certified setting, a kernel made of RBF and Matern kernels, and parameters without conditions.
             goal: The proof ends when the gap is at most this.
-            progress: Whether a bar shows how much of the proof is done.
 
         Raises:
             Contradiction: A proof excludes a value that the bounds allow at some point, and no norm bound is the
                 reason. This is a fault of kbo.
         """
         evaluations = checks.whole("evaluations", evaluations, 0)
-        return run_gap(self._quantities, self.seed, evaluations, goal, progress)
+        return run_gap(self._quantities, self.seed, evaluations, goal)

@@ -16,10 +16,10 @@ from kbo._base.terminal import confidence_level
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
-from kbo.optimize.insight.comparison import Comparison
-from kbo.optimize.insight.confirmation.confirm import confirm
-from kbo.optimize.insight.confirmation.confirmation import Confirmation
-from kbo.optimize.insight.front import Front, FrontPoint, Interval
+from kbo.optimize.insight.comparison import TOLERATED, Comparison, Estimate
+from kbo.optimize.insight.confirm import confirm
+from kbo.optimize.insight.confirmation import Confirmation
+from kbo.optimize.insight.front import Front, FrontPoint
 from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.infeasibility import Infeasible
 from kbo.optimize.insight.outlier import Outlier
@@ -34,6 +34,19 @@ from kbo.space import Params
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_ELSEWHERE = {
+    "best_params": "params",
+    "best_trial": "settled.recommended()",
+    "best_trials": "front",
+    "best_value": "value",
+    "fun": "value",
+    "func_vals": "trials",
+    "trials_dataframe": "to_frame()",
+    "x": "params",
+    "x_iters": "trials",
+}
+"""Attributes of ``Result`` for those of results in Optuna, SciPy and scikit-optimize."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,6 +118,15 @@ class Result:
     def __str__(self) -> str:
         return self.summary()
 
+    if not TYPE_CHECKING:  # so that type checkers know which attributes exist
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, and say what the attribute of another library's result is called here."""
+            message = f"a result has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                message += f": it is called result.{_ELSEWHERE[name]}"
+            raise AttributeError(message, name=name, obj=self)
+
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
         rows = []
@@ -134,7 +156,7 @@ class Result:
         return self.settled.insight.answers()
 
     @property
-    def hypervolume(self) -> Interval | None:
+    def hypervolume(self) -> Estimate | None:
         """The hypervolume of the front with its interval, nominally 90%; see ``Front``."""
         if self.front is None:
             return None
@@ -200,7 +222,12 @@ class Result:
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
         if tolerance is None:
-            tolerance = self._usual_tolerance()
+            if not self.assumptions:
+                raise InvalidInput(
+                    "pass tolerance=..., a difference that counts as none: there is no model that says how large the "
+                    "noise is."
+                )
+            tolerance = TOLERATED * self.assumptions["noise_std"]
         options = {
             "maximize": self.optimizer.maximize,
             "value_range": self.optimizer.value_range,
@@ -208,19 +235,6 @@ class Result:
         }
         confirmed = confirm(objective, candidates, budget, tolerance=tolerance, **options)
         return replace(confirmed, constraints=self.optimizer.constraints)
-
-    def _usual_tolerance(self) -> float:
-        """Return the default tolerance of ``confirm``, in units of the objective.
-
-        Raises:
-            InvalidInput: The noise level is not known.
-        """
-        if not self.assumptions:
-            raise InvalidInput(
-                "pass tolerance=..., a difference that counts as none: there is no model that says how large the noise "
-                "is."
-            )
-        return TOLERATED * self.assumptions["noise_std"]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.
@@ -270,13 +284,6 @@ def _summary() -> Any:
     """Return the module of the summary, loaded by name: reports import results, so results cannot import reports."""
     return import_module("kbo.report.summary")
 
-
-TOLERATED = 0.25
-"""Default tolerance of a confirmation, in standard deviations of the noise.
-
-It is smaller than the differences that the noise of a few values can show, and it does not depend on how bad the worst
-parameters are.
-"""
 
 PROOF = 20_000
 """Largest number of points for the proof of an optimality gap, or that no point keeps all limits."""

@@ -7,9 +7,9 @@ on given axes, for example in a notebook::
     kbo.report.draw_band(axes, result, "learning_rate")
     kbo.report.finish(figure).savefig("band.png")
 
-``record``: a run as reports read it. ``replay``: its bounds after each trial. ``sensitivity``: importance.
-``summary`` and ``captions``: sentences. ``figures`` and ``plots``: figures. ``page``, ``rendering`` and ``live``: the
-page. ``audit``: trials of other tools, read by ``studies`` (Optuna), ``clients`` (Ax) and ``imported_table``.
+``record``: a run as reports read it, from ``journal_file``. ``replay``: its bounds after each trial. ``summary``,
+``advice`` and ``captions``: sentences. ``figures`` and ``plots``: figures. ``page``, ``rendering`` and ``live``: the
+page. ``audit``: trials of other tools, read by ``imported_study`` (Optuna, Ax) and ``imported_table``.
 
 The public names are in ``__init__.pyi``. Each is imported when it is first used; those that draw need the extra "cli".
 """

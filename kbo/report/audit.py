@@ -12,24 +12,26 @@ from kbo._base import checks
 from kbo._base.files import check_file
 from kbo._base.isolation import isolated
 from kbo._base.lazy import Lazy
+from kbo._base.terminal import bounded, percent
 from kbo.errors import InvalidInput
 from kbo.optimize import Result, Trial
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.result import result_of
-from kbo.report import captions, summary
-from kbo.report.record import History, ImportedTrials, Record
+from kbo.optimize.run.table import format_params
+from kbo.report import summary
+from kbo.report.advice import listed
+from kbo.report.record import ImportedTrials, Record
 from kbo.space.table import Frame
 
 if TYPE_CHECKING:
-    from kbo.report import clients, imported_table, studies
+    from kbo.report import imported_study, imported_table
     from kbo.report import page as pages
 else:
-    clients = Lazy("kbo.report.clients")  # each needs an extra
+    imported_study = Lazy("kbo.report.imported_study")
+    imported_table = Lazy("kbo.report.imported_table")  # needs an extra, and so does the page
     pages = Lazy("kbo.report.page")
-    studies = Lazy("kbo.report.studies")
-    imported_table = Lazy("kbo.report.imported_table")
 
 _STORAGES = (".db", ".sqlite", ".sqlite3")
 _TABLES = (".csv", ".txt", ".tsv")
@@ -44,8 +46,8 @@ class Audit:
     """Estimates from a history of trials, by the model of the practical setting, without a guarantee.
 
     Attributes:
-        source: The study, experiment, table or file.
-        tool: The origin of the trials: "Optuna", "Ax", "the table" or "the journal".
+        history: The trials: their ``source``, the ``tool`` that made them, their ``names`` in the order of
+            ``result.trials``, and a ``remark`` about what is not used.
         reported: The name and the value of the trial with the best observed value (of the first objective).
         likely: The name of the trial that is likely the best; with several objectives, of the balanced trial.
         result: The trials as a result of kbo, with ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
@@ -53,23 +55,16 @@ class Audit:
         estimated: Lower bound, mean and upper bound at the reported trial; None without a bound.
         margin: The difference between the likely best trial and the reported one; None without a model, or with
             several objectives.
-        names: The names of the trials, in the order of ``result.trials``.
-        remark: A text about trials, rows and columns that are not used.
-        inferred: Whether the search space is unknown; its ranges are then the ranges of the trials.
         observed: With several objectives, the names of the trials that no other dominates in observed values.
         lucky: The names in ``observed`` of trials that others dominate in estimated true values.
     """
 
-    source: str
-    tool: str
+    history: ImportedTrials
     reported: tuple[Any, float]
     likely: Any
     result: Result
     estimated: tuple[float, float, float] | None
     margin: Comparison | None
-    names: Sequence[Any]
-    remark: str
-    inferred: bool
     observed: Sequence[Any] = ()
     lucky: Sequence[Any] = ()
 
@@ -81,27 +76,49 @@ class Audit:
 
     def lines(self) -> summary.Lines:
         """Return the lines of the audit, at most eight: labels and sentences."""
-        lines = [("Trials", self._trials())]
+        history = self.history
+        space = self.result.optimizer.space
+        counts = summary.trial_counts(self.result.trials, space)
+        trials = f"{history.source}: {counts}{history.remark}"
+        trials += summary.questioned(self.result, history.names)
+        lines = [("Trials", trials)]
         if self.observed:
-            reported = captions.reported_front(self.tool, self.observed, self.lucky)
-            return [*lines, ("Reported", reported), *self._answers()]
+            lines.append(("Reported", self._reported_front()))
+        else:
+            lines += [("Reported", self._reported_best()), ("Best", self._likely_best())]
+        answers = summary.lines(self.result, "kbo.confirm", not history.inferred, history.names)
+        return lines + [line for line in answers if line[0] not in ("Trials", "Best", "Details")]
+
+    def _reported_best(self) -> str:
+        """Return a sentence on the trial with the best observed value, and the interval there."""
         trial, value = self.reported
-        of_changed = self.result.optimizer.space.changed
-        reported = captions.reported_best(self.tool, trial, value, self.estimated, of_changed)
-        params = self.result.params or {}
-        lines.append(("Reported", reported))
-        lines.append(("Best", captions.likely_best(self.likely, params, trial, self.margin)))
-        return [*lines, *self._answers()]
+        place = ""
+        if self.result.optimizer.space.changed:
+            place = " inside the present search space"
+        sentence = f"{self.history.tool} has {value:.4g} as the best value{place}, of trial {trial}"
+        if self.estimated is None:
+            return sentence
+        return f"{sentence}; without noise {bounded(*self.estimated)}"
 
-    def _trials(self) -> str:
-        """Return a sentence on the source and number of the trials, and on trials that are not used or doubtful."""
-        sentence = f"{self.source}: {captions.trial_counts(self.result.trials)}{self.remark}"
-        return sentence + summary.questioned(self.result, self.names)
+    def _likely_best(self) -> str:
+        """Return a sentence on the likely best trial, and the probability that it is better than the reported one."""
+        trial, _ = self.reported
+        params = format_params(self.result.params or {})
+        if self.likely == trial:
+            return f"trial {trial}, which also has the best observed value: {params}"
+        sentence = f"trial {self.likely}: {params}"
+        if self.margin is None:
+            return sentence
+        return f"{sentence}; better than trial {trial} with {percent(self.margin.probability)}"
 
-    def _answers(self) -> summary.Lines:
-        """Return the lines of the result that do not describe the best trials."""
-        lines = summary.lines(self.result, "kbo.confirm", not self.inferred, self.names)
-        return [line for line in lines if line[0] not in ("Trials", "Best", "Details")]
+    def _reported_front(self) -> str:
+        """Return a sentence on the observed front, and on its trials that others dominate in estimated true values."""
+        observed = listed(self.observed)
+        lucky = listed(self.lucky)
+        sentence = f"{self.history.tool} has {len(self.observed)} trials that no other dominates: {observed}"
+        if not self.lucky:
+            return sentence
+        return f"{sentence}; by estimates without noise others dominate {len(self.lucky)} of them: {lucky}"
 
     @isolated
     def write(self, page: str | os.PathLike[str]) -> Path:
@@ -111,9 +128,9 @@ class Audit:
             InvalidInput: The page cannot be written.
             MissingExtra: The extra "cli" is not installed.
         """
-        history = History(self.tool, self.names, self.lines())
-        record = replace(Record.of(self.result), history=history)
-        return pages.write(record, page, title=self.source)
+        record = replace(Record.of(self.result), imported=self.history)
+        content = pages.content_of(record, self.history.source, sentences=dict(self.lines()))
+        return pages.save(content, page)
 
 
 @isolated
@@ -147,15 +164,7 @@ def audit(
         >>> print(kbo.audit("sqlite:///studies.db", study="resnet"))
     """
     maximize = checks.flag("maximize", maximize)
-    return _audited(_trials_of(history, study, target, maximize, bounds))
-
-
-def _audited(trials: ImportedTrials) -> Audit:
-    """Return the estimates from the trials of a history.
-
-    Raises:
-        InvalidInput: No trial with a value is in the search space and keeps all limits.
-    """
+    trials = _trials_of(history, study, target, maximize, bounds)
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
     if not complete:
@@ -173,16 +182,12 @@ def _audited(trials: ImportedTrials) -> Audit:
     else:
         margin = result.compare(best.params)
     return Audit(
-        source=trials.source,
-        tool=trials.tool,
+        history=trials,
         reported=(trials.names[best.number], best.value or 0.0),
         likely=trials.names[recommended.number],
         result=result,
         estimated=result.interval(best.params),
         margin=margin,
-        names=trials.names,
-        remark=trials.remark,
-        inferred=trials.inferred,
         observed=[trials.names[trial.number] for trial in observed],
         lucky=[trials.names[trial.number] for trial in lucky],
     )
@@ -226,9 +231,9 @@ def _trials_of(
     """Return the trials of a history in an optimiser; arguments and errors as for ``audit``."""
     library = type(history).__module__.partition(".")[0]
     if library == "optuna":
-        return studies.trials_of_study(history, study)
+        return imported_study.trials_of_study(history, study)
     if library == "ax":
-        return clients.trials_of_client(history)
+        return imported_study.trials_of_client(history)
     if isinstance(history, Frame):
         return imported_table.trials_of_table(history, "table", target, maximize, bounds)
     if not isinstance(history, (str, os.PathLike)):
@@ -238,10 +243,10 @@ def _trials_of(
         )
     path = checks.path("history", history)
     if "://" in str(history) or path.suffix in _STORAGES:
-        return studies.trials_of_study(str(history), study)
+        return imported_study.trials_of_study(str(history), study)
     check_file(path, _ADVICE)
     if path.suffix == ".json":
-        return clients.trials_of_client(path)
+        return imported_study.trials_of_client(path)
     if path.suffix in _TABLES:
         return imported_table.trials_in_file(path, target, maximize, bounds)
     if path.suffix == ".jsonl":

@@ -1,77 +1,42 @@
-"""Sentences of pages and audits that are not in the summary: on trials, pictures, failures and data left out."""
+"""Sentences of pages that are not in the summary: on trials, pictures, failures and assumptions."""
 
 from __future__ import annotations
 
-import shlex
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from kbo._base.terminal import bounded, percent
-from kbo.optimize import Result, Trial
+from kbo.optimize import Trial
 from kbo.optimize.constraints.constraint import violations
-from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.credible_sets import Effect
-from kbo.optimize.run.table import by_name, format_params
 from kbo.report.record import Record
-from kbo.report.replay import NOISE_MARGIN
 from kbo.report.summary import why_no_model
-from kbo.space import Params, Space
 
-_MORE = 20  # number of trials that the command to resume adds
 _LONGEST_REASON = 300  # largest number of characters of a failure's reason
-_MOST_NAMED = 5  # largest number of trials that are named
-
-_EXAMPLES = ("digits", "branin")
-"""Names of the problems that ``kbo tune`` has without a script (``kbo.cli.examples``)."""
-
-_MOST_OUTSIDE = 0.05
-"""Largest share of values outside their expected ranges that does not refute the assumptions."""
 
 
 # The run and its trials
 
 
 def opening(record: Record) -> str:
-    """Return a sentence on the origin of the trials and the setting."""
-    if record.history is not None:
-        direction = "smaller"
-        if record.maximize:
-            direction = "larger"
-        return (
-            f"Trials of {record.history.tool}, {direction} values are better. All statements about them are by the "
-            "model of kbo's practical setting (kernel and noise are estimated)."
-        )
-    direction = "Minimised"
+    """Return a sentence on the origin of the trials, the direction and the setting."""
+    direction = "smaller values are better"
     if record.maximize:
-        direction = "Maximised"
-    setting = "practical setting (kernel, noise and norm bound are estimated)"
-    if record.header.get("setting") == "certified":
-        setting = "certified setting (the assumptions of the bounds are given)"
-    method = record.header.get("method")
+        direction = "larger values are better"
     if record.objectives:
-        texts = ", ".join(map(str, record.objectives))
-        return f"Optimised in the {setting}, seed {record.header.get('seed')}: {texts}."
-    return f"{direction} by {method} in the {setting}, seed {record.header.get('seed')}."
-
-
-def trial_counts(trials: Sequence[Trial]) -> str:
-    """Return the number of all trials, and the number for each status other than complete, as text."""
-    text = "1 trial"
-    if len(trials) != 1:
-        text = f"{len(trials)} trials"
-    counts = Counter(trial.status for trial in trials)
-    for status in ("failed", "pruned", "removed", "pending"):
-        if counts[status]:
-            text += f", {counts[status]} {status}"
-    return text
+        direction = ", ".join(map(str, record.objectives))
+    if record.imported is not None:
+        return f"Trials of {record.imported.tool}, {direction}; by the model of kbo's practical setting."
+    header = record.header
+    setting = header.get("setting", "practical")
+    method = header.get("method")
+    return f"By {method} in the {setting} setting, seed {header.get('seed')}: {direction}."
 
 
 def period(record: Record) -> str:
     """Return the times of the first and the last event, as text; empty if the journal has no times."""
     times = [event.time for event in record.events if event.time is not None]
-    if not times or record.history is not None:
+    if not times or record.imported is not None:
         return ""
     begin = _minute(min(times))
     end = _minute(max(times))
@@ -138,37 +103,25 @@ def reason(trial: Trial) -> str:
 # The recommendation and its bounds
 
 
-def not_drawn(record: Record, drawn: Collection[str], result: Result | None) -> list[str]:
-    """Return a sentence for each reason why parameters that vary have no picture.
+def not_drawn(record: Record, drawn: Collection[str]) -> str:
+    """Return a sentence on the parameters without a picture, and the reason; empty if all that vary have one.
 
     Args:
         record: The run.
         drawn: The parameters with a picture.
-        result: Its result; None without bounds.
     """
-    names_by_reason: dict[str, list[str]] = {}
-    for name, parameter in record.space.parameters.items():
-        if parameter.columns and name not in drawn:
-            reason = _why_not_drawn(record, name, len(drawn), result)
-            names_by_reason.setdefault(reason, []).append(name)
-    return [
-        f"Not drawn: {', '.join(names)}, since {reason}."
-        for reason, names in names_by_reason.items()
-    ]
-
-
-def _why_not_drawn(record: Record, name: str, n_drawn: int, result: Result | None) -> str:
-    """Return why a parameter has no picture; arguments as for ``not_drawn``."""
-    if result is None:
-        return "there are no bounds on this page"
-    if not result.assumptions:
-        return why_no_model(result.optimizer)
-    recommended = record.recommended()
-    if recommended is not None and name not in by_name(recommended.params):
-        return "the recommended setting does not have it"
-    if n_drawn:
-        return f"the pictures are of the {n_drawn} parameters that matter most"
-    return "the effects of parameters are not known so far"
+    names = [name for name, parameter in record.space.parameters.items() if parameter.columns]
+    missing = [name for name in names if name not in drawn]
+    if not missing:
+        return ""
+    reason = "their effects are not known so far"
+    if record.result is None:
+        reason = "there are no bounds on this page"
+    elif not record.result.assumptions:
+        reason = why_no_model(record.result.optimizer)
+    elif drawn:
+        reason = "they matter less, or the recommended setting does not have them"
+    return f"Not drawn: {', '.join(missing)}, since {reason}."
 
 
 def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
@@ -193,178 +146,15 @@ def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
     return sentence
 
 
-def model_check(outside: int, expected: int) -> str:
-    """Return the conclusion about the assumptions from the values outside of their expected ranges.
-
-    Args:
-        outside: Number of values outside of their expected ranges.
-        expected: Number of values with an expected range, at least 1.
-    """
-    fact = (
-        f"For each of {expected} values there was an interval of the objective before the value was observed. "
-        f"{outside} of the values ({outside / expected:.1%}) missed it by more than {NOISE_MARGIN:g} noise levels."
-    )
-    most = _MOST_OUTSIDE * expected
-    if outside > max(1, most):
-        return (
-            f"{fact} More than {_MOST_OUTSIDE:.0%} says that the noise level or the norm bound is too small, or that "
-            "the kernel is wrong, at least early in the run."
-        )
-    if outside > most:
-        return f"{fact} One value of so few says little."
-    return f"{fact} That is as few as it should be: this check finds nothing against kernel and noise level."
-
-
-def resume(record: Record) -> tuple[str, str]:
-    """Return a sentence on how to resume a run, and the command or the call that resumes it."""
-    call = "kbo.minimize"
-    if record.maximize:
-        call = "kbo.maximize"
-    n_trials = record.header.get("n_trials") or len(record.trials) + _MORE
+def resume(record: Record) -> str:
+    """Return a sentence on how to go on with a run."""
     if record.path is None:
-        text = (
-            "The run has no journal, so the next call begins anew. With a journal the same call goes on where it "
-            "stopped. `optimizer.save('run.jsonl')` makes one of this run, for a result "
-            "`result.optimizer.save('run.jsonl')`:"
+        return (
+            "The run has no journal, so the next call begins anew. `result.optimizer.save('run.jsonl')` makes one, "
+            "and the same call with journal='run.jsonl' continues the run."
         )
-        return text, f"{call}(..., n_trials={n_trials}, journal='run.jsonl')"
-    name = record.path.stem.removeprefix("tune-")
-    asked = [trial for trial in record.trials if trial.asked]
-    if asked and all(trial.released for trial in asked):  # as by `kbo ask`: no process waited
-        text = (
-            "This command chooses the next experiment, with -n 5 five; `kbo tell` records results:"
-        )
-        return text, shlex.join(["kbo", "ask", str(record.path)])
-    if name == record.path.stem:
-        text = (
-            "The same call with the same journal continues the run; only the number of trials may differ. Without a "
-            f"script `kbo ask {record.path}` chooses the next experiments:"
-        )
-        return text, f"{call}(..., n_trials={n_trials}, journal={str(record.path)!r})"
-    text = f"This command, with the other options of the run, adds {_MORE} trials"
-    script = name
-    if name not in _EXAMPLES:
-        script = f"{name}.py"
-        text += f"; {script} stands for the script that was tuned"
-    words = ["kbo", "tune", script, "--trials", len(record.trials) + _MORE]
-    words += ["--method", record.header["method"], "--seed", record.header["seed"]]
-    if record.maximize:
-        words.append("--maximize")
-    words += ["--journal", record.path]
-    return f"{text}:", shlex.join(map(str, words))
-
-
-# Audits
-
-
-def reported_best(
-    tool: str,
-    trial: Any,
-    value: float,
-    estimated: tuple[float, float, float] | None,
-    of_changed: bool,
-) -> str:
-    """Return a sentence on the trial with the best observed value (in the present space) and the interval there."""
-    text = f"{tool} has {value:.4g} as the best value, of trial {trial}"
-    if of_changed:
-        text = f"{tool} has {value:.4g} as the best value inside the present search space, of trial {trial}"
-    if estimated is None:
-        return text
-    return f"{text}; without noise {bounded(*estimated)}"
-
-
-def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | None) -> str:
-    """Return a sentence on the likely best trial, and the probability that it is better than the reported one."""
-    if trial == reported:
-        return f"trial {trial}, which also has the best observed value: {format_params(params)}"
-    text = f"trial {trial}: {format_params(params)}"
-    if margin is None:
-        return text
-    return f"{text}; better than trial {reported} with {percent(margin.probability)}"
-
-
-def reported_front(tool: str, observed: Sequence[Any], lucky: Sequence[Any]) -> str:
-    """Return a sentence on the observed front, and on its trials that others dominate in estimated true values."""
-    text = f"{tool} has {len(observed)} trials that no other dominates: {_named(observed)}"
-    if not lucky:
-        return text
     return (
-        f"{text}; by estimates without noise others dominate {len(lucky)} of them: {_named(lucky)}"
+        f"The same call, or the same `kbo tune` command, with the journal {record.path} continues the run; only the "
+        f"number of trials may differ. For experiments by hand `kbo ask {record.path}` chooses the next ones, and "
+        "`kbo tell` records results."
     )
-
-
-def trials_left_out(names: Sequence[Any], reason: str) -> str:
-    """Return the number of trials that are left out, the reason, and the first names; empty if there are none."""
-    if not names:
-        return ""
-    return f", {len(names)} left out ({reason}: {_named(names)})"
-
-
-def _named(names: Sequence[Any]) -> str:
-    """Return the first names of trials, joined by commas."""
-    text = ", ".join(map(str, names[:_MOST_NAMED]))
-    if len(names) > _MOST_NAMED:
-        text += ", ..."
-    return text
-
-
-def values_guessed(values: Params) -> str:
-    """Return the guessed values of parameters in trials that lack them, as text; empty without any."""
-    if not values:
-        return ""
-    return f"; the latest trials count as {format_params(values)}, which they lack: a guess"
-
-
-def parameters_left_out(reasons: Mapping[str, str]) -> str:
-    """Return the parameters of a study that are left out, as text.
-
-    Args:
-        reasons: The reason for each parameter, by its name.
-    """
-    text = ""
-    for name, reason in reasons.items():
-        text += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
-    return text
-
-
-def rows_left_out(reasons: Mapping[int, str], places: Sequence[str]) -> str:
-    """Return the number of rows of a table that are left out, with place and reason of the first such row.
-
-    Args:
-        reasons: The reason for each row that is left out, by the position of the row.
-        places: The name of each row of the table.
-    """
-    if not reasons:
-        return ""
-    first = min(reasons)
-    text = reasons[first].removesuffix(".")
-    return f", {len(reasons)} rows left out (the first is {places[first]}: {text})"
-
-
-def columns_left_out(
-    counters: Sequence[str], constant: Sequence[str], unused: Sequence[str]
-) -> str:
-    """Return the columns of a table that are not used, as text.
-
-    Args:
-        counters: Columns that count the rows.
-        constant: Columns with one value.
-        unused: Columns that are neither parameters nor measurements.
-    """
-    text = ""
-    if counters:
-        text += f"; no parameter, since it counts the rows: {', '.join(counters)}"
-    if constant:
-        text += f"; no parameter, since it has one value: {', '.join(constant)}"
-    if unused:
-        text += f"; left out, since they are no parameters: {', '.join(unused)}"
-    return text
-
-
-def inferred_ranges(space: Space) -> str:
-    """Return the statement that the ranges of a space are those of the trials, and which are logarithmic."""
-    logarithmic = [name for name, parameter in space.parameters.items() if parameter.log]
-    text = "; ranges are those of the trials"
-    if logarithmic:
-        text += f", logarithmic for {', '.join(logarithmic)}"
-    return text

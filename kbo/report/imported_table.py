@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.files import reading
+from kbo._base.terminal import counted
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.table import COLUMNS, option, parsed, read_csv
-from kbo.report import captions
 from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space
 from kbo.space.parameters import Parameter
@@ -64,15 +64,13 @@ class _Columns(NamedTuple):
         values: The column of values.
         errors: The column of standard errors; None if there is none.
         parameters: The name of the parameter, by its column.
-        counters: Columns that count the rows.
-        unused: Columns that are neither parameters nor measurements.
+        unused: The reason why another column is not used, by its name.
     """
 
     values: str
     errors: str | None
     parameters: dict[str, str]
-    counters: list[str]
-    unused: list[str]
+    unused: dict[str, str]
 
 
 def trials_in_file(path: Path, target: str | None, maximize: bool, bounds: Any) -> ImportedTrials:
@@ -129,14 +127,43 @@ def trials_of_table(
 
     optimizer = Optimizer(space, maximize=maximize)
     names = _add_rows(optimizer, table, rows, columns, left_out)
-    constant = [name for name in rows if name not in space.parameters]
-    remark = captions.rows_left_out(left_out, places)
-    remark += captions.columns_left_out(columns.counters, constant, columns.unused)
+    for name in rows:
+        if name not in space.parameters:
+            columns.unused[name] = "it has one value"
+    remark = _remark(columns, left_out, places)
+    if bounds is None:
+        remark += _about_ranges(space)
+    return ImportedTrials(source, "the table", optimizer, names, remark, inferred=bounds is None)
+
+
+def _remark(columns: _Columns, left_out: Mapping[int, str], places: Sequence[str]) -> str:
+    """Return a text on rows and columns of a table that are not used.
+
+    Args:
+        columns: The columns of the table.
+        left_out: The reason for each row that is left out, by the position of the row.
+        places: The name of each row of the table.
+    """
+    remark = ""
+    if left_out:
+        first = min(left_out)
+        reason = left_out[first].removesuffix(".")
+        rows = counted(len(left_out), "row")
+        remark += f", {rows} left out (the first is {places[first]}: {reason})"
+    if columns.unused:
+        unused = [f"{name} ({reason})" for name, reason in columns.unused.items()]
+        remark += f"; columns that are not used: {', '.join(unused)}"
     if columns.errors is not None:
         remark += f"; standard errors are in the column {columns.errors}"
-    if bounds is None:
-        remark += captions.inferred_ranges(space)
-    return ImportedTrials(source, "the table", optimizer, names, remark, inferred=bounds is None)
+    return remark
+
+
+def _about_ranges(space: Space) -> str:
+    """Return the statement that the ranges of a space are those of the trials, and which are logarithmic."""
+    logarithmic = [name for name, parameter in space.parameters.items() if parameter.log]
+    if not logarithmic:
+        return "; ranges are those of the trials"
+    return f"; ranges are those of the trials, logarithmic for {', '.join(logarithmic)}"
 
 
 def _add_rows(
@@ -227,19 +254,22 @@ def _columns_of(table: Any, source: str, target: str | None, space: Space | None
     roles = (values, errors, "number", "status", "state")
     others = [name for name in names if name not in roles]
 
+    unused = {}
     parameters = _prefixed(names)
-    counters = []
     if not parameters:
-        if space is None:
-            counters = [name for name in others if _counts_rows(table[name].tolist())]
-        parameters = {name: name for name in others if name not in counters}
+        for name in others:
+            if space is None and _counts_rows(table[name].tolist()):
+                unused[name] = "it counts the rows"
+            else:
+                parameters[name] = name
     if space is not None:
         parameters = {
             column: name for column, name in parameters.items() if name in space.parameters
         }
-    used = {*parameters, *counters}
-    unused = [name for name in others if name not in used and not _is_bookkeeping(name)]
-    return _Columns(values, errors, parameters, counters, unused)
+    for name in others:
+        if name not in parameters and not _is_bookkeeping(name):
+            unused.setdefault(name, "it is no parameter")
+    return _Columns(values, errors, parameters, unused)
 
 
 def _value_column(names: Sequence[str], source: str) -> str:

@@ -145,12 +145,20 @@ class Live:
                     continue
                 if time.monotonic() < earliest and not ended:
                     continue
-                shown = update
                 result, state = update
+                if shown is None:
+                    with contextlib.suppress(Exception):  # the next page says what is wrong
+                        self._page = self._first_page(result, state)
+                shown = update
                 begin = time.monotonic()
                 self._page = self._page_of(session, result, state)
                 end = time.monotonic()
                 earliest = end + max(POLL, _REST * (end - begin))
+
+    def _first_page(self, result: Result, state: str) -> str:
+        """Return a page with the trials alone, which needs no other process: that takes seconds to start."""
+        state = f"{state} The answers of the model follow."
+        return pages.content_of(Record.of(result), self._title, live=state, with_model=False)
 
     def _page_of(self, session: Session, result: Result, state: str) -> str:
         """Return the page of a result, or a page with the reason why there is none."""

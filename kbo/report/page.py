@@ -6,33 +6,30 @@ import base64
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo._base.files import replacing
 from kbo._base.isolation import isolated
-from kbo._base.terminal import beside, bounded, rounded_up
-from kbo.errors import InvalidInput, KboError, RefutedAssumptions
+from kbo.errors import InvalidInput
 from kbo.optimize import Constraint, Hypothesis, Result, Trial
-from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.insight.importance import LEVEL
 from kbo.optimize.objectives.objective import main_of
-from kbo.optimize.result import PROOF, result_of
-from kbo.optimize.run.table import by_name, format_params, heading, shown, text
+from kbo.optimize.result import PROOF
+from kbo.optimize.run.table import by_name, format_params, heading, text
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
 from kbo.regression.posterior import Posterior
-from kbo.report import captions, figures, summary
+from kbo.report import captions, summary
+from kbo.report.figures.axes import finish, picture
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run
 from kbo.report.rendering import Hint, Picture, embed, render
-from kbo.report.replay import NOISE_MARGIN, miscoverage
 from kbo.space import Space
 
 _MOST_TRIALS = 50  # number of rows of the tables of the best and of the last trials
@@ -51,13 +48,17 @@ _IN_CARDS = (
 _SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again`"
 """The commands and the call that evaluate the best trials again."""
 
+_ASSUMPTIONS = {
+    "noise_std": "noise level (units of the objective)",
+    "norm_bound": "norm bound (units of the objective)",
+    "delta": "probability that bounds may fail",
+    "from": "where they come from",
+}
+"""Labels of the numbers in ``Result.assumptions``; the others have their names."""
+
 _VOCABULARY = {
     "format_params": format_params,
     "level": LEVEL,
-    "more": N_MORE,
-    "noise_margin": NOISE_MARGIN,
-    "rounded_up": rounded_up,
-    "shown": shown,
     "captions": captions,
     "summary": summary,
     "to_json": json.dumps,
@@ -96,12 +97,30 @@ def write(
         >>> kbo.report.write(result, "run.html")
     """
     record = Record.of(run, kernel, constraints)
-    target = _target(record.path, page)
+    target = page
+    if target is None:
+        if record.path is None:
+            raise InvalidInput(
+                "a run without a journal has no file beside which the page could go: pass its path, "
+                "write(run, 'run.html')."
+            )
+        target = record.path.with_suffix(".html")
     if title is None:
         title = "A run of kbo"
         if record.path is not None:
             title = record.path.stem.removeprefix("tune-")
-    content = content_of(record, title)
+    return save(content_of(record, title), target)
+
+
+def save(content: str, page: str | os.PathLike[str]) -> Path:
+    """Write a page, and return its path.
+
+    Raises:
+        InvalidInput: The path is none of an .html file, or the page cannot be written.
+    """
+    target = checks.path("page", page)
+    if target.suffix not in (".html", ".htm"):
+        raise InvalidInput(f"page must be a .html file, got {target}.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
@@ -113,103 +132,70 @@ def write(
     return target
 
 
-def _target(journal: Path | None, page: str | os.PathLike[str] | None) -> Path:
-    """Return the path of a page, by default beside the journal of the run."""
-    if page is not None:
-        target = checks.path("page", page)
-        if target.suffix not in (".html", ".htm"):
-            raise InvalidInput(f"page must be a .html file, got {target}.")
-        return target
-    if journal is None:
-        raise InvalidInput(
-            "a run without a journal has no file beside which the page could go: pass its path, "
-            "write(run, 'run.html')."
-        )
-    return journal.with_suffix(".html")
-
-
-def content_of(record: Record, title: str, *, live: str | None = None) -> str:
+def content_of(
+    record: Record,
+    title: str,
+    *,
+    live: str | None = None,
+    with_model: bool = True,
+    sentences: Mapping[str, str] | None = None,
+) -> str:
     """Return the page of a run, as HTML.
 
     Args:
         record: The run.
         title: The title of the page.
-        live: For a page of a running optimisation, its state as text; such a page has no bounds of earlier times.
+        live: For a page of a running optimisation, its state as text; such a page has no proved gap and no bounds of
+            earlier times.
+        with_model: Whether the page has answers of the model and pictures. A page without them is made at once.
+        sentences: The sentences of the summary by label; None for those of the result.
     """
-    outcome = _outcome(record, is_live=live is not None)
-    result = outcome.result
-    answers = None
+    if with_model:
+        n_proof = PROOF
+        if live is not None:
+            n_proof = 0
+        record = record.with_result(n_proof)
+    else:
+        record = replace(record, optimizer=None, obstacle="They follow in a moment.")
     recommended = None
-    if result is not None:
-        answers = result.answers
-        record = replace(record, optimizer=result.settled)
-        trial = record.recommended()
-        if trial is not None:
-            recommended = record.name(trial)
-    plots = Plots(record, replay=live is None, answers=answers)
+    trial = record.recommended()
+    if record.result is not None and trial is not None:
+        recommended = record.name(trial)
+    plots = Plots(record, replay=live is None)
     return render(
         "tuning.html",
         **_VOCABULARY,
         title=title,
         live=live,
         record=record,
+        result=record.result,
         recommended=recommended,
-        **_text_values(record, outcome),
+        **_text_values(record, sentences),
         **_trial_values(record, recommended),
-        **_picture_values(record, plots, result),
+        **_picture_values(record, plots, with_model),
     )
-
-
-class _Outcome(NamedTuple):
-    """The result of a run, or the reason why there is none.
-
-    Attributes:
-        result: The result; None without bounds.
-        obstacle: The reason why there are no bounds; empty if there are.
-        refuted: Whether the reason is that the data contradict the assumptions.
-    """
-
-    result: Result | None
-    obstacle: str = ""
-    refuted: bool = False
-
-
-def _outcome(record: Record, is_live: bool) -> _Outcome:
-    """Return the result of a run. While the run goes on, no gap is proved, since a proof takes time."""
-    if record.optimizer is None:
-        return _Outcome(None, record.obstacle)
-    n_proof = PROOF
-    if is_live:
-        n_proof = 0
-    try:
-        return _Outcome(result_of(record.optimizer, record.stopped, None, n_proof))
-    except KboError as error:
-        return _Outcome(None, str(error), isinstance(error, RefutedAssumptions))
 
 
 # Values for the template
 
 
-def _text_values(record: Record, outcome: _Outcome) -> dict[str, Any]:
-    """Return sentences and numbers about the result, by name in the template."""
-    result = outcome.result
-    sentences = _sentences(record, result)
+def _text_values(record: Record, sentences: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return sentences and numbers about the result, by name in the template; ``sentences`` as for ``content_of``."""
+    result = record.result
     headlines = {}
     details = {}
     if result is not None:
         names = [record.name(trial) for trial in record.trials]
         details = dict(summary.details(result, names))
-    if result is not None and result.value is not None:
-        headlines = summary.headlines(result)
+        sentences = sentences or dict(summary.lines(result, _SURER))
+        if result.value is not None:
+            headlines = summary.headlines(result)
+    sentences = sentences or {}
     return {
-        "result": result,
-        "refuted": outcome.refuted,
-        "trouble": outcome.obstacle,
         "sentences": sentences,
         "below": _below(sentences),
         "headlines": headlines,
         "details": details,
-        "limits": _limits(result),
         "numbers": _numbers(result),
     }
 
@@ -221,36 +207,39 @@ def _trial_values(record: Record, recommended: Any) -> dict[str, Any]:
         record: The run.
         recommended: The name of the recommended trial; None if there is none.
     """
-    csv = text(record.trials, main_of(record.objectives)).encode()
+    main = main_of(record.objectives)
+    value = heading(main)
+    measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
+    if record.objectives:
+        measured.pop(value, None)  # failed trials have it
+    first = repetitions(record.trials)
+    tables = {}
+    for caption, trials in _selections(record).items():
+        rows = []
+        for trial in trials:
+            remarks = captions.notes(record, trial, recommended, first)
+            rows.append(_row(record, trial, measured, remarks))
+        tables[caption] = rows
+    parameters = record.space.parameters
     return {
-        "columns": [*(name for name, _ in _columns(record)), "note"],
-        "tables": _tables(record, recommended),
-        "csv": base64.b64encode(csv).decode(),
+        "columns": ["trial", value, *measured, *parameters, "seconds", "chosen by", "note"],
+        "tables": tables,
+        "csv": base64.b64encode(text(record.trials, main).encode()).decode(),
         "reasons": _reasons(record),
     }
 
 
-def _picture_values(record: Record, plots: Plots, result: Result | None) -> dict[str, Any]:
-    """Return the pictures and what they rest on, by their names in the template."""
-    pictures = {name: _pictures(plots.group(name)) for name in GROUPS if name != "overview"}
-    n_outside, n_expected = miscoverage(plots.moments)
+def _picture_values(record: Record, plots: Plots, is_drawn: bool) -> dict[str, Any]:
+    """Return the pictures and what they rest on, by their names in the template; none unless ``is_drawn``."""
+    pictures: dict[str, dict[str, Picture]] = {name: {} for name in GROUPS if name != "overview"}
+    if is_drawn:
+        pictures = {name: _pictures(plots.group(name)) for name in pictures}
     return {
         "pictures": pictures,
-        "undrawn": captions.not_drawn(record, pictures["slices"], result),
+        "undrawn": captions.not_drawn(record, pictures["slices"]),
         "effects": plots.effects,
         "moments": plots.moments,
-        "outside": n_outside,
-        "expected": n_expected,
     }
-
-
-def _sentences(record: Record, result: Result | None) -> dict[str, str]:
-    """Return the sentences of the summary by label; empty without a result."""
-    if record.history is not None:
-        return dict(record.history.lines)
-    if result is None:
-        return {}
-    return dict(summary.lines(result, _SURER))
 
 
 def _below(sentences: Mapping[str, str]) -> dict[str, str]:
@@ -265,24 +254,13 @@ def _numbers(result: Result | None) -> dict[str, Any]:
     """Return the numbers behind the bounds, by label; empty without bounds, or with several objectives."""
     if result is None or not result.assumptions or result.front is not None:
         return {}
-    assumptions = result.assumptions
-    numbers = {
-        "kernel": assumptions["kernel"],
-        "noise level (units of the objective)": assumptions["noise_std"],
-    }
-    if "norm_bound" in assumptions:
-        numbers["norm bound (units of the objective)"] = assumptions["norm_bound"]
-    delta = assumptions["delta"]
-    if not result.certified:
-        delta = f"{delta:g}, nominal"
-    numbers["probability that bounds may fail"] = delta
-    numbers["where they come from"] = assumptions["from"]
+    numbers = {}
+    for name, value in result.assumptions.items():
+        numbers[_ASSUMPTIONS.get(name, name)] = value
     surrogate = result.settled.insight.report_surrogate()
-    if surrogate is not None:
-        numbers["ridge (units of the kernel)"] = surrogate.posterior.ridge
-        numbers["observations"] = surrogate.posterior.n
-        numbers |= _lengthscales(surrogate.posterior, result.settled.space)
-    return numbers
+    if surrogate is None:
+        return numbers
+    return numbers | _lengthscales(surrogate.posterior, result.settled.space)
 
 
 def _lengthscales(posterior: Posterior, space: Space) -> dict[str, float]:
@@ -299,9 +277,9 @@ def _pictures(group: Group) -> dict[str, Picture]:
     """Return the figures of a group as pictures, by name."""
     pictures = {}
     for name, drawing in group.items():
-        figure, axes = figures.picture(height=drawing.height)
+        figure, axes = picture(height=drawing.height)
         drawing.draw(axes)
-        pictures[name] = embed(figures.finish(figure))
+        pictures[name] = embed(finish(figure))
     return pictures
 
 
@@ -311,20 +289,6 @@ def _reasons(record: Record) -> list[tuple[int, int, str]]:
     last_trial = {captions.reason(trial): trial.number for trial in failed}
     counts = Counter(captions.reason(trial) for trial in failed)
     return [(count, last_trial[reason], reason) for reason, count in counts.most_common()]
-
-
-def _tables(record: Record, recommended: Any) -> dict[str, list[list[Any]]]:
-    """Return the rows of each table of trials, by its caption."""
-    first = repetitions(record.trials)
-    columns = _columns(record)
-    tables = {}
-    for caption, trials in _selections(record).items():
-        rows = []
-        for trial in trials:
-            cells = [cell(trial) for _, cell in columns]
-            rows.append([*cells, captions.notes(record, trial, recommended, first)])
-        tables[caption] = rows
-    return tables
 
 
 def _selections(record: Record) -> dict[str, Sequence[Trial]]:
@@ -343,32 +307,18 @@ def _selections(record: Record) -> dict[str, Sequence[Trial]]:
     return selections
 
 
-def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
-    """Return the columns of the tables of trials, except the notes: the name, and a function from trial to cell."""
-    value = heading(main_of(record.objectives))
-    columns: list[tuple[str, Callable[[Trial], Any]]] = [
-        ("trial", record.name),
-        (value, lambda trial: trial.value),
+def _row(record: Record, trial: Trial, measured: Iterable[str], remarks: str) -> list[Any]:
+    """Return the cells of a trial in a table, in the order of the columns of ``_trial_values``."""
+    params = by_name(trial.params)
+    return [
+        record.name(trial),
+        trial.value,
+        *(trial.measured.get(name) for name in measured),
+        *(params.get(name) for name in record.space.parameters),
+        trial.seconds,
+        _strategy(trial),
+        remarks,
     ]
-    measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
-    if record.objectives:
-        measured.pop(value, None)  # failed trials have it
-    columns += [(name, partial(_measurement, name)) for name in measured]
-    columns += [(name, partial(_parameter, name)) for name in record.space.parameters]
-    columns.append(("seconds", lambda trial: trial.seconds))
-    if any(trial.proposal for trial in record.trials):
-        columns.append(("chosen by", _strategy))
-    return columns
-
-
-def _measurement(name: str, trial: Trial) -> float | None:
-    """Return a measurement of a trial by name; None if the trial lacks it."""
-    return trial.measured.get(name)
-
-
-def _parameter(name: str, trial: Trial) -> Any:
-    """Return the value of a parameter in a trial; None if the parameter is not active."""
-    return by_name(trial.params).get(name)
 
 
 def _strategy(trial: Trial) -> Hint | str:
@@ -380,19 +330,3 @@ def _strategy(trial: Trial) -> Hint | str:
     if explanation.replaced:
         name = f"random, in place of: {name}"
     return Hint(name, str(explanation))
-
-
-def _limits(result: Result | None) -> list[tuple[str, str]]:
-    """Return each limit, and the mean of its quantity with bounds at the recommended parameters, as texts."""
-    if result is None or result.feasibility is None:
-        return []
-    rows = []
-    for constraint in result.feasibility.constraints:
-        if constraint.name not in result.feasibility.bounds:
-            continue
-        lower, mean, upper = result.feasibility.bounds[constraint.name]
-        value = beside(mean, constraint.sign * constraint.limit)
-        if lower < upper:
-            value = bounded(lower, mean, upper)
-        rows.append((str(constraint), value))
-    return rows

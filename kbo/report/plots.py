@@ -5,32 +5,28 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from gpytorch.kernels import Kernel
-
 from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo._base.plotting import blank, dress
-from kbo.errors import InvalidInput, KboError
-from kbo.optimize.insight.answers import Answers
+from kbo.errors import InvalidInput
 from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.table import by_name
-from kbo.report import figures
+from kbo.report.figures.axes import finish
+from kbo.report.figures.front import draw_front, draw_volume
+from kbo.report.figures.importance import draw_importance, importance
+from kbo.report.figures.slices import draw_band, draw_contour
+from kbo.report.figures.trials import draw_curves, draw_history, draw_limit
 from kbo.report.record import Record, Run
-from kbo.report.replay import Moment, history, miscoverage
-from kbo.report.sensitivity import Importance, importance
+from kbo.report.replay import Moment, history
 
 MOST_SLICES = 12
 """Largest number of parameters with a slice; the most important ones have one."""
-
-MOST_PAIRED = 2
-"""Number of the most important parameters whose pairs have a contour."""
 
 GROUPS = (
     "front",
@@ -40,7 +36,6 @@ GROUPS = (
     "importance",
     "contours",
     "curves",
-    "bounds",
     "overview",
 )
 """Names of the groups of figures; each is a method of ``Plots``."""
@@ -67,17 +62,13 @@ class Plots:
     """The figures of a run.
 
     Args:
-        record: The run.
+        record: The run with its result, or without a result if there is none.
         replay: Whether the bounds after earlier trials are computed. This fits the model many times.
-        answers: The statistics of the run, if they are known already.
     """
 
-    def __init__(
-        self, record: Record, *, replay: bool = True, answers: Answers | None = None
-    ) -> None:
+    def __init__(self, record: Record, *, replay: bool = True) -> None:
         self.record = record
         self._replay = replay
-        self._answers = answers
 
     def group(self, name: str) -> Group:
         """Return the figures of one of ``GROUPS``."""
@@ -90,46 +81,27 @@ class Plots:
             return []
         return history(self.record)
 
-    @cached_property
-    def answers(self) -> Answers | None:
-        """The statistics of the run; None without a model, or in the certified setting."""
-        if self._answers is not None or self.record.optimizer is None:
-            return self._answers
-        with suppress(KboError):  # refuted assumptions
-            return self.record.optimizer.insight.answers()
-        return None
-
-    @cached_property
+    @property
     def estimated_front(self) -> Front | None:
         """The estimated front of several objectives; None with one objective, or without a model."""
-        if self.record.optimizer is None:
+        if self.record.result is None:
             return None
-        with suppress(KboError):  # refuted assumptions
-            return self.record.optimizer.insight.front()
-        return None
+        return self.record.result.front
 
     @cached_property
     def effects(self) -> dict[str, Effect]:
-        """The effects of the parameters by name, the largest first; empty without ``answers``."""
-        if self.answers is None:
+        """The effects of the parameters by name, the largest first; empty without a fitted model."""
+        if self.record.result is None or self.record.result.answers is None:
             return {}
-        return {effect.name: effect for effect in self.answers.effects}
+        return {effect.name: effect for effect in self.record.result.answers.effects}
 
     @cached_property
-    def shares(self) -> list[Importance | Effect]:
+    def shares(self) -> list[Effect]:
         """The importance of the parameters, the largest share first; empty while there is no bound."""
-        if self._answers is not None:
-            return list(self._answers.effects)
-        optimizer = self.record.optimizer
-        recommended = self.record.recommended()
-        if optimizer is None or recommended is None or self.record.objectives:
+        result = self.record.result
+        if result is None or not result.assumptions or self.record.objectives:
             return []
-        try:
-            if optimizer.interval(recommended.params) is None:
-                return []
-            return list(importance(self.record))
-        except KboError:  # refuted assumptions
-            return []
+        return list(self.effects.values()) or list(importance(self.record))
 
     def _ranked(self) -> list[str]:
         """Return the active parameters of the recommended trial, most important first; empty without bounds."""
@@ -146,9 +118,7 @@ class Plots:
             return {}
         group = {}
         for first, second in itertools.combinations(front.objectives, 2):
-            draw = partial(
-                figures.draw_front, run=self.record, front=front, first=first, second=second
-            )
+            draw = partial(draw_front, run=self.record, front=front, first=first, second=second)
             group[f"{first.name} and {second.name}"] = Drawing(draw, height=3.8)
         return group
 
@@ -156,11 +126,11 @@ class Plots:
         """Return the figure of the values by trial, or of the hypervolume with several objectives."""
         if not self.record.with_status("complete"):
             return {}
-        draw = partial(figures.draw_history, run=self.record, moments=self.moments)
+        draw = partial(draw_history, run=self.record, moments=self.moments)
         if self.record.objectives:
             if self.estimated_front is None or len(self.record.objectives) > EXACT:
                 return {}
-            draw = partial(figures.draw_volume, run=self.record, front=self.estimated_front)
+            draw = partial(draw_volume, run=self.record, front=self.estimated_front)
         return {"history": Drawing(draw)}
 
     def limits(self) -> Group:
@@ -168,7 +138,7 @@ class Plots:
         group = {}
         for constraint in self.record.constraints:
             if any(trial.measurement(constraint.name) is not None for trial in self.record.trials):
-                draw = partial(figures.draw_limit, run=self.record, constraint=constraint)
+                draw = partial(draw_limit, run=self.record, constraint=constraint)
                 group[str(constraint)] = Drawing(draw)
         return group
 
@@ -176,7 +146,7 @@ class Plots:
         """Return a figure of the objective along each of the most important parameters."""
         group = {}
         for name in self._ranked()[:MOST_SLICES]:
-            draw = partial(figures.draw_band, run=self.record, parameter=name)
+            draw = partial(draw_band, run=self.record, parameter=name)
             if name in self.effects:
                 draw = partial(draw, best_range=self.effects[name].range)
             group[name] = Drawing(draw)
@@ -187,34 +157,23 @@ class Plots:
         entries = self.shares[:MOST_SLICES]
         if len(entries) < 2:
             return {}
-        draw = partial(figures.draw_importance, entries=entries)
+        draw = partial(draw_importance, entries=entries)
         return {"importance": Drawing(draw, height=1.3 + 0.42 * len(entries))}
 
     def contours(self) -> Group:
-        """Return a figure of the objective over each pair of the most important parameters."""
-        group = {}
-        for first, second in itertools.combinations(self._ranked()[:MOST_PAIRED], 2):
-            draw = partial(figures.draw_contour, run=self.record, first=first, second=second)
-            group[f"{first} and {second}"] = Drawing(draw, height=3.6)
-        return group
+        """Return the figure of the objective over the two most important parameters."""
+        pair = self._ranked()[:2]
+        if len(pair) < 2:
+            return {}
+        first, second = pair
+        draw = partial(draw_contour, run=self.record, first=first, second=second)
+        return {f"{first} and {second}": Drawing(draw, height=3.6)}
 
     def curves(self) -> Group:
         """Return the figure of learning curves, if trials reported any."""
         if not any(trial.reports for trial in self.record.trials):
             return {}
-        return {"curves": Drawing(partial(figures.draw_curves, run=self.record))}
-
-    def bounds(self) -> Group:
-        """Return the figures of the width of the bounds over the run, and of values outside their expected ranges."""
-        group = {}
-        if sum(moment.width is not None for moment in self.moments) > 1:
-            draw = partial(figures.draw_width, moments=self.moments)
-            group["width"] = Drawing(draw)
-        _, n_expected = miscoverage(self.moments)
-        if n_expected > 0:
-            draw = partial(figures.draw_miscoverage, moments=self.moments)
-            group["miscoverage"] = Drawing(draw)
-        return group
+        return {"curves": Drawing(partial(draw_curves, run=self.record))}
 
     def overview(self) -> Group:
         """Return the most important figures: history, importance and two slices; with several objectives the front."""
@@ -225,15 +184,14 @@ class Plots:
 
 
 @isolated
-def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> Any:
+def plot(run: Run, what: str = "overview") -> Any:
     """Return a figure of matplotlib with all figures of one group. Notebooks show it.
 
     Args:
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", "front" (several objectives), "history" (values and intervals), "limits" (measured quantities
             and their limits), "slices" (the objective along each parameter), "importance" (shares of the variation),
-            "contours" (pairs of parameters), "curves" (learning curves) or "bounds" (widths and missed values).
-        kernel: The kernel of a journal in the certified setting.
+            "contours" (two parameters) or "curves" (learning curves).
 
     Raises:
         InvalidInput: There is no such figure, or nothing to draw.
@@ -242,7 +200,8 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         >>> kbo.report.plot(result, "slices").savefig("slices.png")
     """
     checks.one_of("what", what, GROUPS)
-    drawings = list(Plots(Record.of(run, kernel)).group(what).values())
+    record = Record.of(run).with_result(evaluations=0)
+    drawings = list(Plots(record).group(what).values())
     if not drawings:
         raise InvalidInput(
             f"there is nothing to draw for {what!r}: the run has no such data (yet)."
@@ -258,7 +217,7 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         axes = subfigure.add_subplot()
         dress(axes, "", "", "")
         drawing.draw(axes)
-        figures.finish(subfigure)
+        finish(subfigure)
     setattr(figure, "_repr_png_", partial(_png, figure))  # noqa: B010  (notebooks show it, also without pyplot)
     return figure
 

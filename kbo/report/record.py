@@ -5,98 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
 
 from kbo._base import checks
-from kbo.errors import InvalidInput, JournalError, KboError
-from kbo.optimize import (
-    Certified,
-    Constraint,
-    Hypothesis,
-    Optimizer,
-    Practical,
-    Result,
-    Safe,
-    Trial,
-)
-from kbo.optimize.assumptions.hypotheses import KERNELS
+from kbo.errors import InvalidInput, JournalError, KboError, RefutedAssumptions
+from kbo.optimize import Constraint, Hypothesis, Optimizer, Result, Trial
 from kbo.optimize.constraints.constraint import violations
-from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
-from kbo.optimize.run import journal
+from kbo.optimize.objectives.objective import Objective, recorded_objectives
+from kbo.optimize.result import result_of
 from kbo.optimize.run.events import Event, Header
-from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.trials import Trials
-from kbo.optimize.search.search import Search
-from kbo.optimize.settings.setting import Setting
-from kbo.optimize.strategies import Strategy
-from kbo.space import Params, Space
-
-
-class JournalFile(NamedTuple):
-    """The contents of a journal.
-
-    Attributes:
-        path: The file.
-        header: The description of the problem, in the first line.
-        events: The events before any damage, oldest first.
-        trials: The trials that the events describe.
-        space: The search space after the events.
-        damage: The first line that is damaged or does not fit the lines before it, and the reason; empty if there is
-            none.
-        unfinished: Whether the last line is incomplete, because the run was killed or is writing it.
-    """
-
-    path: Path
-    header: Header
-    events: list[Event]
-    trials: list[Trial]
-    space: Space
-    damage: str
-    unfinished: bool
-
-    @property
-    def main(self) -> str:
-        """The name of the value of a trial: the first objective, if there are several."""
-        return main_of(recorded_objectives(self.header))
-
-    def whole(self) -> JournalFile:
-        """Return the contents after a check that there is no damage.
-
-        Raises:
-            JournalError: A line is damaged or does not fit.
-        """
-        if self.damage:
-            raise JournalError(
-                f"{self.path} is damaged: {self.damage}. Save the lines before it with "
-                f"`kbo journal repair {self.path} NEW`."
-            )
-        return self
-
-
-def read_journal(path: Path) -> JournalFile:
-    """Return the contents of a journal up to the first line that is damaged or does not fit the lines before it.
-
-    Nothing is locked, repaired or executed. Every report and command reads journals by this function.
-
-    Raises:
-        JournalError: The file cannot be read, is no journal of kbo, or is a journal of kbo 0.8 or before.
-    """
-    contents = journal.examine(path)
-    with _naming_file(path):
-        trials = Trials(space_of(contents.header))
-    damage = contents.damage
-    misfit = trials.add_all(contents.events)
-    if misfit:
-        damage = f"{misfit}, which does not fit the lines before"
-    events = contents.events[: trials.n_events]
-    return JournalFile(
-        path, contents.header, events, trials.all, trials.space, damage, contents.unfinished
-    )
+from kbo.report.journal_file import (
+    JournalFile,
+    constraints_of,
+    naming_file,
+    optimizer_of,
+    optimizer_with,
+    read_journal,
+)
+from kbo.space import Space
 
 
 class ImportedTrials(NamedTuple):
@@ -119,20 +50,6 @@ class ImportedTrials(NamedTuple):
     inferred: bool = False
 
 
-class History(NamedTuple):
-    """Facts about trials of another tool, for their page.
-
-    Attributes:
-        tool: The name of the tool.
-        names: The name of each trial in the tool.
-        lines: The lines of the audit: labels and sentences.
-    """
-
-    tool: str
-    names: Sequence[Any]
-    lines: Sequence[tuple[str, str]]
-
-
 @dataclass(frozen=True)
 class Record:
     """A tuning run as reports need it: its trials and, if it can be rebuilt, its optimiser.
@@ -143,10 +60,11 @@ class Record:
         trials: The trials with their values or failures.
         space: The search space after the last event.
         optimizer: The optimiser after the last event; None if it cannot be rebuilt from the journal.
-        obstacle: The reason why the optimiser cannot be rebuilt; empty if it can.
+        obstacle: The reason why there are no bounds; empty if there are.
         path: The path of the journal; None without one.
         stopped: The reason why the run ended; empty if it is unknown.
-        history: Further facts if another tool made the trials, otherwise None.
+        imported: The trials of another tool, if they are the trials of the run, otherwise None.
+        result: The result after the trials, if it was computed: see ``with_result``.
     """
 
     header: Header
@@ -157,7 +75,8 @@ class Record:
     obstacle: str = ""
     path: Path | None = None
     stopped: str = ""
-    history: History | None = None
+    imported: ImportedTrials | None = None
+    result: Result | None = None
 
     @classmethod
     def of(
@@ -200,7 +119,7 @@ class Record:
             warnings.warn(
                 f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
             )
-        with _naming_file(path):
+        with naming_file(path):
             return _of_journal(contents, kernel, constraints)
 
     @property
@@ -222,9 +141,9 @@ class Record:
 
     def name(self, trial: Trial) -> Any:
         """Return the name of a trial: its number, or its name in the other tool."""
-        if self.history is None:
+        if self.imported is None:
             return trial.number
-        return self.history.names[trial.number]
+        return self.imported.names[trial.number]
 
     def with_status(self, status: str) -> list[Trial]:
         """Return the trials that are "pending", "complete", "failed", "pruned" or "removed"."""
@@ -252,6 +171,24 @@ class Record:
         with contextlib.suppress(KboError):
             return self.optimizer.recommended()
 
+    def with_result(self, evaluations: int) -> Record:
+        """Return the record with its result, and with the optimiser that all statements of the result are about.
+
+        Without an optimiser, or if the data contradict the assumptions, there is no result, and ``obstacle`` says why.
+
+        Args:
+            evaluations: The largest number of points at which each proof of the result may compute bounds.
+        """
+        if self.optimizer is None:
+            return self
+        try:
+            result = result_of(self.optimizer, self.stopped, None, evaluations)
+        except RefutedAssumptions as error:
+            return replace(self, obstacle=f"The data contradict the assumptions. {error}")
+        except KboError as error:
+            return replace(self, obstacle=str(error))
+        return replace(self, optimizer=result.settled, result=result)
+
     def reopened(self) -> Optimizer:
         """Return the optimiser.
 
@@ -266,7 +203,7 @@ class Record:
         """Return an optimiser in the state before the first event."""
         optimizer = self.reopened()
         space = optimizer.run.first_space
-        blank = _optimizer_with(
+        blank = optimizer_with(
             self.header, space, optimizer.setting, optimizer.constraints, optimizer.objectives
         )
         blank.run.restore([], optimizer.space)  # its constraint functions are not in the events
@@ -275,11 +212,6 @@ class Record:
 
 Run = Record | Optimizer | Result | str | os.PathLike[str]
 """A run: a record, an optimiser, a result, or the path of a journal."""
-
-_NEEDS_KERNEL = (
-    "The run is in the certified setting, where the kernel is given and not estimated. The journal holds only a "
-    "fingerprint of it, so no bound can be computed from the journal alone."
-)
 
 
 def _of_journal(
@@ -314,6 +246,12 @@ def _of_journal(
     )
 
 
+_NEEDS_KERNEL = (
+    "The run is in the certified setting, where the kernel is given and not estimated. The journal holds only a "
+    "fingerprint of it, so no bound can be computed from the journal alone."
+)
+
+
 def _obstacle(header: Header, has_kernel: bool) -> str:
     """Return the reason why a header does not determine the setting of its run; empty if it does."""
     if header.get("setting") == "certified" and not has_kernel:
@@ -324,166 +262,3 @@ def _obstacle(header: Header, has_kernel: bool) -> str:
             "the page from Python with kbo.report.write(result, path)."
         )
     return ""
-
-
-@contextlib.contextmanager
-def _naming_file(path: Path) -> Iterator[None]:
-    """Put the path of a journal before the messages of errors in a block, unless they contain its name."""
-    try:
-        yield
-    except (InvalidInput, JournalError) as error:
-        if path.name in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error
-
-
-_MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""Exceptions that a header may cause that kbo did not write."""
-
-
-@contextlib.contextmanager
-def _reading_header(complaint: str) -> Iterator[None]:
-    """Turn errors of a block that reads entries of a header into JournalError, with a complaint."""
-    try:
-        yield
-    except _MALFORMED as error:
-        raise JournalError(f"{complaint} ({type(error).__name__}: {error}).") from error
-
-
-def optimizer_of(
-    header: Mapping[str, Any],
-    kernel: Kernel | Sequence[Hypothesis] | None = None,
-    constraints: Sequence[Constraint] = (),
-    space: Space | None = None,
-    **options: Any,
-) -> Optimizer:
-    """Return an optimiser for the problem that a header describes.
-
-    Args:
-        header: The header of a journal.
-        kernel: The kernel or hypotheses, as for ``Record.of``.
-        constraints: Limits with their own kernels, as for ``Record.of``.
-        space: The search space; None for the space in the header.
-        options: Further arguments of ``Optimizer``, for example a journal.
-
-    Raises:
-        JournalError: The header was not written by kbo.
-        InvalidInput: A kernel is missing.
-    """
-    with_kernel = {constraint.name: constraint for constraint in constraints}
-    try:
-        setting = _setting_of(header, kernel)
-        _check_kernels(header, with_kernel.keys())
-        limits = [with_kernel.get(limit.name, limit) for limit in constraints_of(header)]
-        objectives = recorded_objectives(header)
-        return _optimizer_with(
-            header, space or space_of(header), setting, limits, objectives, **options
-        )
-    except KboError:
-        raise
-    except _MALFORMED as error:
-        raise JournalError(
-            f"the header of the journal cannot be used ({type(error).__name__}: {error})."
-        ) from error
-
-
-def _check_kernels(header: Mapping[str, Any], names: Collection[str]) -> None:
-    """Check that each limit and objective with its own kernel is in ``names``: those whose kernel is known.
-
-    Raises:
-        InvalidInput: A kernel is missing.
-    """
-    for kind in ("constraints", "objectives"):
-        for entry in header.get(kind, ()):
-            if KERNELS & set(entry) and entry["name"] not in names:
-                raise InvalidInput(
-                    f"{entry['name']!r} among the {kind} has a kernel of its own, of which the journal has a "
-                    "fingerprint only: pass the optimiser or the result of the run in place of its journal."
-                )
-
-
-class _Recorded(Strategy):
-    """The strategies of a run, of which the journal has only a description. It can propose nothing."""
-
-    def __init__(self, description: str) -> None:
-        self._description = description
-
-    def propose(self, search: Search) -> Params | None:
-        return None
-
-    def describe(self) -> str:
-        return self._description
-
-
-def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis] | None) -> Setting:
-    """Return the setting that a header describes, with the kernel, which the header lacks.
-
-    Raises:
-        InvalidInput: The setting is certified, and there is no kernel.
-    """
-    entries = {name: value for name, value in header.items() if value is not None}
-    kind: type[Practical | Certified] = Practical
-    if header.get("setting") == "certified":
-        if kernel is None:
-            raise InvalidInput(f"{_NEEDS_KERNEL} Pass kernel=...")
-        kind = Certified
-        if "start" in header:
-            kind = Safe
-        entries = {"noise_std": None, **entries, "kernel": kernel}
-    if "strategies" in entries:
-        entries["strategies"] = [_Recorded(str(entries["strategies"]))]
-    arguments = {}
-    for field in fields(kind):
-        if field.name in entries:
-            arguments[field.name] = entries[field.name]
-    return kind(**arguments)
-
-
-def space_of(header: Mapping[str, Any]) -> Space:
-    """Return the space that a header describes; its constraint functions permit all params."""
-    with _reading_header("the header of the journal describes no space"):
-        return Space.from_description(header["space"], header["named"])
-
-
-def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
-    """Return the limits on measured quantities that a header describes, without their kernels."""
-    with _reading_header("the header of the journal describes constraints that cannot be used"):
-        constraints = []
-        for entry in header.get("constraints", ()):
-            arguments = {name: value for name, value in entry.items() if name not in KERNELS}
-            constraints.append(Constraint(**arguments))
-        return constraints
-
-
-def needed_by(header: Mapping[str, Any]) -> list[str]:
-    """Return the names of the measurements that each trial needs besides its value.
-
-    They are the names of the constraints in a header, and of the objectives after the first.
-    """
-    names = [constraint.name for constraint in constraints_of(header)]
-    names += [objective.name for objective in recorded_objectives(header)[1:]]
-    return [name for name in dict.fromkeys(names) if name != OBJECTIVE]
-
-
-def _optimizer_with(
-    header: Mapping[str, Any],
-    space: Space,
-    setting: Setting,
-    constraints: Sequence[Constraint],
-    objectives: Sequence[Objective],
-    **options: Any,
-) -> Optimizer:
-    """Return an optimiser with arguments from a header, and the given ones."""
-    return Optimizer(
-        space,
-        setting=setting,
-        constraints=constraints,
-        method=header["method"],
-        maximize=header["maximize"],
-        seed=header["seed"],
-        n_trials=header.get("n_trials"),
-        value_range=header.get("value_range"),
-        objectives=objectives,
-        reference=header.get("reference"),
-        **options,
-    )

@@ -8,7 +8,6 @@ import pytest
 
 import kbo
 from kbo.errors import InvalidInput, JournalError
-from kbo.report.figures.trials import trace
 
 ESCAPE = "\x1b[31m"
 
@@ -42,7 +41,6 @@ def test_the_largest_numbers_can_be_drawn(tmp_path, maximize):
     for far in ([1.7e308], [1.7e308, -1.7e308], [1.7e308] * 9):
         optimizer = finished([*values, *far, 0.1], maximize=maximize)
         assert kbo.report.write(optimizer, tmp_path / "run.html").exists()
-        trace(optimizer.trials, tmp_path / "run.png", title="run")
 
 
 def test_a_run_or_a_page_that_is_none_is_refused_by_name(tmp_path):

@@ -39,7 +39,7 @@ from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import FunctionPaths
-from kbo.optimize import Estimate, Pruning
+from kbo.optimize import Pruning
 from kbo.regression import FixedPoints, Hypothetical, KernelRidge, NystromRidge, Posterior
 from tests.laws.confidences import BOUNDS, Setting
 from tests.laws.states import DICTIONARIES, STATES, matern, rbf, seeded, unit_square
@@ -254,8 +254,6 @@ def descriptions() -> list[Any]:
         kbo.hypotheses(0.1, 1.0)[0],
         kbo.Processes(2),
         kbo.Threads(2),
-        report.Importance("x", Estimate(0.1, 0.2, 0.3), True, False),
-        report.History("a tool", [1], [("best", "1")]),
         optimize.Comparison(0.2, 0.1, 0.3, 0.9),
         optimize.Outlier(3, 9.0, 0.1, 0.3, True),
         optimize.Finalist("a", {"x": 0.1}, [0.2, 0.3], 0.1, 0.4),

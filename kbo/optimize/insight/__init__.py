@@ -4,9 +4,11 @@
 
 * ``insight.py``: ``Insight``; ``answers.py``: the answers in a summary
 * more trials: ``expected_gain.py``
-* draws of the objective, and the optimum of each: ``drawn_objective.py``, ``optima.py``
+* draws of the objective, and the optimum of each: ``optima.py``
 * effects of parameters: ``importance.py``, ``credible_sets.py``
-* trials: ``comparison.py`` (of two points), ``outlier.py``, ``finalists.py`` (worth new evaluations)
+* trials: ``comparison.py`` (of two points, and with those that are worth new evaluations), ``outlier.py``
 * several objectives: ``front.py``
-* what is proved: ``gap/``; what new evaluations show without a model: ``confirmation/``
+* what is proved: ``gap/``
+* what new evaluations of a few candidates show without a model (docs/theory/confirm.md): ``confirm.py``, ``race.py``
+  (bounds, and the next candidate), ``confirmation.py`` (the outcome, also in words)
 """

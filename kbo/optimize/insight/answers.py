@@ -11,22 +11,13 @@ from torch import Tensor
 from kbo._base.terminal import significant
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
-from kbo.optimize.insight.credible_sets import Effect, effects, open_choices
-from kbo.optimize.insight.drawn_objective import DrawnObjective
-from kbo.optimize.insight.expected_gain import (
-    N_MORE,
-    STOP,
-    UNDECIDED,
-    decision,
-    expected_gain,
-    gains,
-)
+from kbo.optimize.insight.credible_sets import Effect, open_choices, with_sets
+from kbo.optimize.insight.expected_gain import N_MORE, decision, expected_gain, gains
 from kbo.optimize.insight.importance import importance
-from kbo.optimize.insight.optima import optima
+from kbo.optimize.insight.optima import DrawnObjective, optima
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.options import hardly_tried, only_failed
-from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -99,7 +90,10 @@ def answers(
         tolerance: The loss that does not matter; None for 5% of the difference to random parameters.
         with_effects: Whether the effects of the parameters are computed, which takes most of the time.
     """
-    functions = _draws(surrogate, generator)
+    try:
+        functions = surrogate.functions(N_DRAWS, generator)
+    except InvalidInput:  # the kernel has no random features
+        return None
     if functions is None:
         return None
     space = quantities.space
@@ -117,33 +111,28 @@ def answers(
     at_recommended = values[:, 0]
     if tolerance is None:
         tolerance = _usual_loss(at_recommended, values[:, 2:])
-    parameter_effects = []
+    effects = []
     if with_effects:
-        shares = importance(space, surrogate)
-        parameter_effects = effects(objective, peaks, shares, best.params, tolerance)
+        effects = [
+            with_sets(effect, objective, peaks, best.params, tolerance)
+            for effect in importance(space, surrogate)
+        ]
     unknown_options = _unknown_options(quantities)
+    is_open = bool(open_choices(effects)) and gain.upper > 0  # else the options are equally good
     n_inside = (0, 0)
     if surrogate.predictive is not None:
         n_inside = surrogate.predictive.left_out()
     return Answers(
         gain_over_first=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
         gain=gain,
-        decision=_decision(gain_draws, gain, tolerance, parameter_effects, unknown_options),
+        decision=decision(gain_draws, tolerance, is_open or bool(unknown_options)),
         seconds=_seconds(trials),
         tolerance=tolerance,
-        effects=parameter_effects,
+        effects=effects,
         n_inside=n_inside,
         beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), gain),
         hardly_tried=unknown_options,
     )
-
-
-def _draws(surrogate: Surrogate, generator: torch.Generator) -> Functions | None:
-    """Return draws of the objective; None without a prior, or if its kernel has no random features."""
-    try:
-        return surrogate.functions(N_DRAWS, generator)
-    except InvalidInput:
-        return None
 
 
 def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial) -> Tensor:
@@ -165,23 +154,6 @@ def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
     """Return 5% of the median difference of draws at the recommended [s] and at random points [s r], at least 0."""
     difference = at_recommended - at_random.median(1).values
     return 0.05 * max(float(difference.median()), 0.0)
-
-
-def _decision(
-    gain_draws: Tensor,
-    gain: Estimate,
-    tolerance: float,
-    effects: Sequence[Effect],
-    hardly_tried: Sequence[str],
-) -> str:
-    """Return whether further trials are worth it, by draws [s] of their gain: see ``Answers.decision``."""
-    by_gain = decision(gain_draws, tolerance)
-    if by_gain != STOP:
-        return by_gain
-    is_open = bool(open_choices(effects)) and gain.upper > 0  # else the options are equally good
-    if is_open or hardly_tried:
-        return UNDECIDED
-    return STOP
 
 
 def _unknown_options(quantities: Quantities) -> list[str]:

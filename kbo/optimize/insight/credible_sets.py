@@ -13,9 +13,7 @@ from torch import Tensor
 
 from kbo._base.terminal import significant
 from kbo.optimize.insight.comparison import Estimate
-from kbo.optimize.insight.drawn_objective import DrawnObjective
-from kbo.optimize.insight.importance import Importance
-from kbo.optimize.insight.optima import Optima
+from kbo.optimize.insight.optima import DrawnObjective, Optima
 from kbo.optimize.run.table import by_name
 from kbo.space import Choice, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
@@ -76,9 +74,11 @@ class Effect:
     Attributes:
         name: The name of the parameter.
         share: The expected share of the parameter in the variance of the objective over the space (Shapley effect),
-            with a 90% interval.
-        visible: Whether an effect is visible: see ``kbo.optimize.insight.importance.Importance``.
-        negligible: Whether the effect is known to be small.
+            with a 90% interval. The shares of all parameters add up to 1; all are 0 if the objective does not vary.
+        visible: Whether an effect is visible: the interval is above 2%, and the mean of the draws of the objective has
+            at least a fifth of their variance. Without noise the second condition is only that the values vary.
+        negligible: Whether the interval is below 10%. A parameter that is neither visible nor negligible has not been
+            tried enough.
         range: The values of the parameter that may be optimal: the smallest set that contains its value at the optimum
             with a probability of 90%, extended to the recommended value. The other parameters vary with the optimum.
             None if the parameter is not active in the recommended parameters, or in no optimum.
@@ -93,9 +93,9 @@ class Effect:
     share: Estimate
     visible: bool
     negligible: bool
-    range: CredibleSet | None
-    good: CredibleSet | None
-    edge: str
+    range: CredibleSet | None = None
+    good: CredibleSet | None = None
+    edge: str = ""
 
     def __str__(self) -> str:
         share = f"{self.share.value:.0%} of the variation [{self.share.lower:.0%}, {self.share.upper:.0%}]"
@@ -115,47 +115,33 @@ def open_choices(effects: Sequence[Effect]) -> list[str]:
     return names
 
 
-def effects(
-    objective: DrawnObjective,
-    optima: Optima,
-    shares: Sequence[Importance],
-    best: Params,
-    tolerance: float,
-) -> list[Effect]:
-    """Return the effects of the parameters, largest share first.
+def with_sets(
+    effect: Effect, objective: DrawnObjective, optima: Optima, best: Params, tolerance: float
+) -> Effect:
+    """Return the effect with range, good values and edge, if the parameter is active in the recommended parameters.
 
     Args:
+        effect: The share of the parameter.
         objective: Draws of the objective.
         optima: The optima of the draws.
-        shares: The importance of the parameters, largest share first.
         best: The recommended parameters.
         tolerance: The loss that does not matter.
     """
-    active = by_name(best)
-    parameter_effects = []
-    for entry in shares:
-        effect = Effect(entry.name, entry.share, entry.visible, entry.negligible, None, None, "")
-        if entry.name in active:
-            effect = _with_sets(effect, objective, optima, best, tolerance)
-        parameter_effects.append(effect)
-    return parameter_effects
-
-
-def _with_sets(
-    effect: Effect, objective: DrawnObjective, optima: Optima, best: Params, tolerance: float
-) -> Effect:
-    """Return the effect of an active parameter with range, good values and edge; arguments as for ``effects``."""
+    if effect.name not in by_name(best):
+        return effect
     space = objective.space
     parameter = space.parameters[effect.name]
     column = list(space.parameters).index(effect.name)
     is_active = space.is_active(effect.name, optima.units)
-    units, points = _along(space, best, effect.name)
-    credible = credible_set(parameter, optima.units[is_active, column], units[0])
+    points, row = _along(space, best, effect.name)
+    units = points[:, column]
+    credible = credible_set(parameter, optima.units[is_active, column], units[row])
     values = objective.values(points)
-    good = good_values(parameter, units, values, objective.is_feasible(points), tolerance)
+    loss = values[:, row : row + 1] - values
+    good = good_values(parameter, units, row, loss, objective.is_feasible(points), tolerance)
     edge = ""
     if effect.visible or (credible is not None and not credible.has_all):
-        edge = _edge(parameter, units, values)
+        edge = _edge(parameter, units, row, loss)
     return replace(effect, range=credible, good=good, edge=edge)
 
 
@@ -205,11 +191,10 @@ def _range(parameter: Parameter, low: float, high: float) -> CredibleSet:
     return CredibleSet(values, True, values == everything)
 
 
-def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
-    """Return unit coordinates [1 + v] of a parameter, and the recommended point with each of them, [1 + v, P].
+def _along(space: Space, best: Params, name: str) -> tuple[Tensor, int]:
+    """Return the recommended point with other values of a parameter, [v P], and the row of the recommended value.
 
-    The first coordinate is the recommended one. The others ascend: all options, or the range in steps from the
-    recommended value, with both ends.
+    The values ascend: all options, or the range in steps from the recommended value, with both ends.
     """
     parameter = space.parameters[name]
     options = parameter.options
@@ -221,14 +206,18 @@ def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
     else:
         steps = torch.arange(-_N_STEPS, _N_STEPS + 1, dtype=torch.float64) / _N_STEPS
         grid = (unit + steps).clamp(0, 1).unique()
-    units = torch.cat([unit.unsqueeze(0), grid])
-    points = recommended.repeat(len(units), 1)
-    points[:, column] = units
-    return units, points
+    points = recommended.repeat(len(grid), 1)
+    points[:, column] = grid
+    return points, int((grid - unit).abs().argmin())
 
 
 def good_values(
-    parameter: Parameter, units: Tensor, values: Tensor, feasible: Tensor, tolerance: float
+    parameter: Parameter,
+    units: Tensor,
+    row: int,
+    loss: Tensor,
+    feasible: Tensor,
+    tolerance: float,
 ) -> CredibleSet | None:
     """Return the values that are as good as the recommended one, while the other parameters stay as recommended.
 
@@ -236,34 +225,32 @@ def good_values(
 
     Args:
         parameter: The parameter.
-        units: Unit coordinates [1 + v] of its values, the recommended one first.
-        values: Draws [s, 1 + v] of the objective at these values.
-        feasible: Whether each of these values keeps each constraint with a probability of at least 1/2, [1 + v].
+        units: Unit coordinates [v] of its values, ascending.
+        row: The row of the recommended value.
+        loss: Draws [s v] of the objective at the recommended value less those at each value.
+        feasible: Whether each of these values keeps each constraint with a probability of at least 1/2, [v].
         tolerance: The loss that does not matter.
     """
-    loss = values[:, :1] - values[:, 1:]
     probability_good = (loss <= tolerance).double().mean(0)
-    is_good = (probability_good >= _PROBABILITY) & feasible[1:]
-    grid = units[1:]
-    nearest = int((grid - units[0]).abs().argmin())
-    is_good[nearest] = True
+    is_good = (probability_good >= _PROBABILITY) & feasible
+    is_good[row] = True
     if isinstance(parameter, Choice):
         rows = is_good.nonzero().flatten().tolist()
         options = tuple(parameter.options[row] for row in rows)
         return CredibleSet(options, False, bool(is_good.all()))
-    below = _run_length(is_good[: nearest + 1].flip(0)) - 1
-    above = _run_length(is_good[nearest:]) - 1
-    first = nearest - below
-    last = nearest + above
+    below = _run_length(is_good[: row + 1].flip(0)) - 1
+    above = _run_length(is_good[row:]) - 1
+    first = row - below
+    last = row + above
     if parameter.options:
         is_known = below + above >= 1
     else:
         is_known_below = below >= _FEWEST_STEPS or first == 0
-        is_known_above = above >= _FEWEST_STEPS or last == len(grid) - 1
+        is_known_above = above >= _FEWEST_STEPS or last == len(units) - 1
         is_known = is_known_below and is_known_above
     if not is_known:
         return None
-    return _range(parameter, float(grid[first]), float(grid[last]))
+    return _range(parameter, float(units[first]), float(units[last]))
 
 
 def _run_length(is_good: Tensor) -> int:
@@ -271,36 +258,28 @@ def _run_length(is_good: Tensor) -> int:
     return int(is_good.long().cumprod(0).sum())
 
 
-def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
+def _edge(parameter: Parameter, units: Tensor, row: int, loss: Tensor) -> str:
     """Return "lower" or "upper" if the recommended value is at that end of the range, and better than one inside.
 
     "Better" needs a probability of 80%. Otherwise empty, as for choices and orders without numbers, which have no ends.
-
-    Args:
-        parameter: The parameter.
-        units: Unit coordinates [1 + v] of its values, the recommended one first.
-        values: Draws [s, 1 + v] of the objective at these values.
+    Arguments as for ``good_values``.
     """
     if isinstance(parameter, Choice):
         return ""
     if isinstance(parameter, Ordinal) and not isinstance(parameter.options[0], int | float):
         return ""
-    recommended = float(units[0])
-    grid = units[1:]
-    last = len(grid) - 1
-    nearest = int((grid - recommended).abs().argmin())
-    at_lower = nearest == 0 or recommended <= _EDGE
-    at_upper = nearest == last or recommended >= 1 - _EDGE
+    recommended = float(units[row])
+    last = len(units) - 1
     step = max(1, last // 10)
-    if at_lower:
+    if row == 0 or recommended <= _EDGE:
         edge = "lower"
         inside = step
-    elif at_upper:
+    elif row == last or recommended >= 1 - _EDGE:
         edge = "upper"
         inside = last - step
     else:
         return ""
-    probability_better = float((values[:, 0] > values[:, 1 + inside]).double().mean())
+    probability_better = float((loss[:, inside] > 0).double().mean())
     if probability_better < _PROBABILITY:
         return ""
     return edge

@@ -82,12 +82,16 @@ def expected_gain(gains: Tensor, noiseless: bool | None, size: float) -> Estimat
     return Estimate(*(0.0 if abs(number) <= _ROUNDING * size else number for number in numbers))
 
 
-def decision(gains: Tensor, tolerance: float) -> str:
-    """Return whether further trials are worth it, by draws [s] of their gain.
+def decision(gains: Tensor, tolerance: float, is_open: bool = False) -> str:
+    """Return whether further trials are worth it: "stop", "go on" or "undecided"; see ``Answers.decision``.
 
-    "stop" if the expected gain is at most the tolerance; "go on" if the gain is above it with a probability of 90%;
-    otherwise "undecided".
+    Args:
+        gains: Draws [s] of their gain.
+        tolerance: The loss that does not matter.
+        is_open: Whether it is open which option of a choice is the best.
     """
+    if float(gains.mean()) <= tolerance and is_open:
+        return UNDECIDED
     if float(gains.mean()) <= tolerance:
         return STOP
     if float((gains > tolerance).double().mean()) >= _PROBABILITY:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.terminal import bounded, percent
+from kbo._base.terminal import percent
 from kbo.errors import InvalidInput
-from kbo.optimize.insight.comparison import N_DRAWS
+from kbo.optimize.insight.comparison import N_DRAWS, Estimate
 from kbo.optimize.objectives.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.objectives.objective import Objective
 from kbo.optimize.quantities.recommendation import FrontTrials
@@ -38,32 +37,19 @@ on the front.
 """
 
 
-class Interval(NamedTuple):
-    """The interval and the mean of a true value, without noise.
-
-    For an objective at a trial, ``Optimizer.interval`` returns the same numbers.
-    """
-
-    lower: float
-    mean: float
-    upper: float
-
-    def __str__(self) -> str:
-        return bounded(self.lower, self.mean, self.upper)
-
-
 @dataclass(frozen=True)
 class FrontPoint:
     """A trial of the front.
 
     Attributes:
         trial: The trial.
-        values: The estimated true value of each objective, by its name.
+        values: The estimated true value of each objective without noise, by its name; the same numbers as from
+            ``Optimizer.interval``.
         probability: The probability by the model that no other completed trial dominates it; None without a prior.
     """
 
     trial: Trial
-    values: Mapping[str, Interval]
+    values: Mapping[str, Estimate]
     probability: float | None
 
     def __str__(self) -> str:
@@ -72,7 +58,7 @@ class FrontPoint:
     @property
     def description(self) -> str:
         """The values with intervals, the probability and the parameters, as text."""
-        texts = [", ".join(f"{name} {interval}" for name, interval in self.values.items())]
+        texts = [", ".join(f"{name} {value}" for name, value in self.values.items())]
         if self.probability is not None:
             texts.append(f"on the front with {percent(self.probability)}")
         texts.append(format_params(self.trial.params))
@@ -100,7 +86,7 @@ class Front:
     points: Sequence[FrontPoint]
     balanced: FrontPoint
     reference: Mapping[str, float]
-    hypervolume: Interval | None
+    hypervolume: Estimate | None
 
     def __str__(self) -> str:
         lines = [str(point) for point in self.points]
@@ -112,7 +98,7 @@ class Front:
         """The least and the largest mean of each objective, by its name."""
         ranges = {}
         for objective in self.objectives:
-            means = [point.values[objective.name].mean for point in self.points]
+            means = [point.values[objective.name].value for point in self.points]
             ranges[objective.name] = (min(means), max(means))
         return ranges
 
@@ -159,7 +145,7 @@ class Front:
         def weighted_sum(point: FrontPoint) -> float:
             total = 0.0
             for name, weight in weights.items():
-                total += weight * signs[name] * point.values[name].mean / extents[name]
+                total += weight * signs[name] * point.values[name].value / extents[name]
             return total
 
         return max(self._within(limits), key=weighted_sum)
@@ -174,7 +160,7 @@ class Front:
         signs = {objective.name: objective.sign for objective in self.objectives}
         for name, limit in limits.items():
             least = signs[name] * checks.number(f"limit of {name!r}", limit)
-            points = [point for point in points if signs[name] * point.values[name].mean >= least]
+            points = [point for point in points if signs[name] * point.values[name].value >= least]
         if points:
             return points
         ranges = [f"{name} is {low:.4g} to {high:.4g}" for name, (low, high) in self.ranges.items()]
@@ -211,7 +197,7 @@ def front_of(
         values = {}
         for objective, (lower, mean, upper) in zip(objectives, compared.intervals, strict=True):
             ends = sorted(objective.sign * float(end[row]) for end in (lower, upper))
-            values[objective.name] = Interval(ends[0], objective.sign * float(mean[row]), ends[1])
+            values[objective.name] = Estimate(ends[0], objective.sign * float(mean[row]), ends[1])
         return FrontPoint(compared.trials[row], values, probabilities.get(row))
 
     points = [point(row) for row in compared.rows]
@@ -268,7 +254,7 @@ def _volume(
     means: Tensor,
     reference: Tensor,
     generator: torch.Generator,
-) -> Interval | None:
+) -> Estimate | None:
     """Return the hypervolume of a front with its interval, nominally 90%; None without a prior, or if it overflows.
 
     Draws are as rough as the model expects the objectives to be, and rough draws have a larger volume than their mean.
@@ -292,7 +278,7 @@ def _volume(
     excess = max(float(volumes.mean()) - volume, 0.0)
     lower = max(float(volumes.quantile(_TAIL)) - excess, 0.0)
     upper = float(volumes.quantile(1 - _TAIL))
-    return Interval(min(lower, volume), volume, max(upper, volume))
+    return Estimate(min(lower, volume), volume, max(upper, volume))
 
 
 def _draws(

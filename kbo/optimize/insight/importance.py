@@ -17,7 +17,6 @@ f(y))^2 / 2, which is the variance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,7 +24,8 @@ from torch import Tensor
 from kbo._base.quasirandom import sobol
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.comparison import Estimate, varies
-from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
+from kbo.optimize.insight.credible_sets import Effect
+from kbo.optimize.surrogates.functions import DrawnFunctions
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -56,29 +56,9 @@ NEGLIGIBLE_SHARE = 0.1
 """A parameter has a negligible effect if the interval of its share is below this."""
 
 
-@dataclass(frozen=True)
-class Importance:
-    """The share of a parameter in the variance of the objective over the space.
-
-    Attributes:
-        name: The name of the parameter.
-        share: The expected share, with its 90% interval. The shares of all parameters add up to 1; all are 0 if the
-            objective does not vary.
-        visible: Whether an effect is visible: the interval is above 2%, and the mean of the draws of the objective has
-            at least a fifth of their variance. Without noise the second condition is only that the values vary.
-        negligible: Whether the interval is below 10%. A parameter that is neither visible nor negligible has not been
-            tried enough.
-    """
-
-    name: str
-    share: Estimate
-    visible: bool
-    negligible: bool
-
-
 @torch.no_grad()
-def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
-    """Return the importance of the parameters by a model, largest share first.
+def importance(space: Space, surrogate: Surrogate) -> list[Effect]:
+    """Return the effects of the parameters by a model, largest share first, without credible sets.
 
     The intervals contain two uncertainties: about the objective and its kernel, by draws, and of the sample of walks,
     by a bootstrap in which each draw takes the walks with replacement.
@@ -105,7 +85,7 @@ def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
         estimate = _estimate(share[:, column])
         visible = is_present and estimate.lower > VISIBLE_SHARE
         negligible = not visible and estimate.upper < NEGLIGIBLE_SHARE
-        entries.append(Importance(names[i], estimate, visible, negligible))
+        entries.append(Effect(names[i], estimate, visible, negligible))
     return sorted(entries, key=lambda entry: -entry.share.value)
 
 
@@ -165,28 +145,21 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
 
 
 def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
-    """Return the values [s N] of draws at features [N D]; of the mean alone if the kernel has no random features."""
-    generator = torch.Generator().manual_seed(0)
-    try:
-        return _functions(surrogate, features, generator)(features)
-    except InvalidInput:
-        mean = surrogate.posterior.predict(features)[0]
-        return surrogate.transform.inverse(mean).unsqueeze(0)
+    """Return the values [s N] of draws at features [N D]; of the mean alone if the kernel has no random features.
 
-
-def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> Functions:
-    """Return draws of the objective: from the surrogate or, where it has none, half as many from its posterior.
-
-    Raises:
-        InvalidInput: The kernel has no random features.
+    Where the surrogate has no draws, they come from its posterior, half as many.
     """
-    functions = surrogate.functions(N_DRAWS, generator)
-    if functions is not None:
-        return functions
+    generator = torch.Generator().manual_seed(0)
     posterior = surrogate.posterior
-    return DrawnFunctions(
-        surrogate.transform, posterior, 0.0, N_DRAWS // 2, features[:1], generator
-    )
+    transform = surrogate.transform
+    try:
+        functions = surrogate.functions(N_DRAWS, generator)
+        if functions is None:
+            n = N_DRAWS // 2
+            functions = DrawnFunctions(transform, posterior, 0.0, n, features[:1], generator)
+        return functions(features)
+    except InvalidInput:
+        return transform.inverse(posterior.predict(features)[0]).unsqueeze(0)
 
 
 def _is_present(surrogate: Surrogate, values: Tensor) -> bool:

@@ -12,8 +12,7 @@ from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers, answers
-from kbo.optimize.insight.comparison import Comparison, comparison
-from kbo.optimize.insight.finalists import finalists
+from kbo.optimize.insight.comparison import Comparison, comparison, finalists
 from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
@@ -137,11 +136,7 @@ class Insight:
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
         evaluations = checks.whole("evaluations", evaluations, 0)
-        quantities = self.quantities
-        tried = quantities.units_of(self._run.trials.complete)
-        return certificate(
-            quantities.space, quantities.limits(), quantities.constraints, tried, evaluations
-        )
+        return certificate(self.quantities, evaluations)
 
     @guarded
     def answers(self, tolerance: float | None = None, effects: bool = True) -> Answers | None:
@@ -159,10 +154,8 @@ class Insight:
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         quantities = self.quantities
         best = recommended_trial(quantities)
-        surrogate = quantities.report_surrogate()
-        if best is None or surrogate is None or quantities.bounded() is None:
-            return None
-        if quantities.objectives or not quantities.within_limits():
+        surrogate = self._model()
+        if best is None or surrogate is None or not quantities.within_limits():
             return None
         return answers(quantities, surrogate, best, self._generator(), tolerance, effects)
 
@@ -174,10 +167,8 @@ class Insight:
         objectives, and while there is no model.
         """
         quantities = self.quantities
-        if quantities.setting.certified or quantities.objectives:
-            return None
-        surrogate = quantities.report_surrogate()
-        if surrogate is None or quantities.bounded() is None:
+        surrogate = self._model()
+        if surrogate is None or quantities.setting.certified:
             return None
         return outlier(surrogate, quantities.objective.without, quantities.maximize)
 
@@ -245,8 +236,8 @@ class Insight:
         quantities = self.quantities
         second = quantities.space.unit(others)
         best = recommended_trial(quantities)
-        surrogate = quantities.report_surrogate()
-        if best is None or surrogate is None or quantities.bounded() is None:
+        surrogate = self._model()
+        if best is None or surrogate is None:
             return None
         first = quantities.space.unit(best.params if params is None else params)
         features = quantities.space.features(torch.stack([first, second]))
@@ -257,14 +248,19 @@ class Insight:
         """Return the trials whose parameters are worth new evaluations, at most five: see ``Result.confirm``.
 
         The first is the recommended trial. Then come the trials that keep all limits as measured and may be better, the
-        most probable first: with a probability of at least 5%, or in the certified setting by their bounds. If there is
-        none, the next best trial follows. While there is no bound, the next best trials by value follow.
+        most probable first: by more than a quarter of the noise level with a probability of at least 5%, or in the
+        certified setting by their bounds. If there is none, the next best trial follows. While there is no bound, the
+        next best trials by value follow.
 
         Raises:
             InvalidInput: Several objectives.
         """
         self.check_one_objective("finalists")
-        return finalists(self.quantities, self._generator())
+        return finalists(self.quantities, self._model(), self._generator())
+
+    def _model(self) -> Surrogate | None:
+        """Return the surrogate of the only objective for reports; None with several, and while there is no bound."""
+        return self.quantities.surrogates(for_reports=True).get(OBJECTIVE)
 
     def _generator(self) -> torch.Generator:
         """Return a source of randomness that depends on the seed of the run and on how many trials have ended."""

@@ -1,4 +1,4 @@
-"""Optima of draws: where each draw of the objective is largest, among points that probably keep the constraints.
+"""Draws of the objective, and their optima: where each is largest, among points that probably keep the constraints.
 
 A draw is evaluated at points near the best trials, and at points that cover the space. A local search starts at the
 best point of either kind. In each round it takes the best of some random steps if that is an improvement; the steps
@@ -8,14 +8,16 @@ become shorter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kbo._base.quasirandom import sobol
-from kbo.optimize.insight.drawn_objective import DrawnObjective
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.surrogates.functions import Functions
 from kbo.space import Space
 
 _N_COVERING = 768
@@ -35,6 +37,39 @@ _SCALES = (0.2, 0.1, 0.1, 0.05, 0.05, 0.02, 0.02, 0.01, 0.005, 0.002)
 
 _N_STEPS = 8
 """Number of steps from each point in a round: half of them change one parameter, the others all."""
+
+
+@dataclass(frozen=True)
+class DrawnObjective:
+    """Draws of the objective from the model, larger values better, and the constraints.
+
+    Attributes:
+        space: The search space.
+        functions: The s draws, as functions of features.
+        constraints: The constraints with their surrogates.
+    """
+
+    space: Space
+    functions: Functions
+    constraints: Sequence[ConstraintSurrogate]
+
+    def values(self, units: Tensor) -> Tensor:
+        """Return the values [s n] of the draws at points [n P] of the unit cube, on the CPU."""
+        return self.functions(self.space.features(units)).cpu()
+
+    def targets(self, units: Tensor) -> Tensor:
+        """Return the targets [s n] of the draws at points [n P], which have the same order as the values."""
+        return self.functions.targets(self.space.features(units)).cpu()
+
+    def targets_of_each(self, units: Tensor) -> Tensor:
+        """Return the targets [s n] of each draw at its own points [s n P]."""
+        s, n, P = units.shape
+        features = self.space.features(units.reshape(s * n, P)).reshape(s, n, -1)
+        return self.functions.targets(features).cpu()
+
+    def is_feasible(self, units: Tensor) -> Tensor:
+        """Return whether points [n P] keep each constraint with a probability of at least 1/2, [n]."""
+        return probably_feasible(self.space, self.constraints, units)
 
 
 class Optima(NamedTuple):

@@ -14,6 +14,7 @@ from statistics import NormalDist
 import torch
 
 from kbo._base.terminal import beside, rounded
+from kbo.optimize.insight.comparison import varies
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.surrogate import Surrogate
 
@@ -100,7 +101,7 @@ def outlier(
     if suspect is None or _is_alone(surrogate, suspect):
         return None
     others = without(suspect.number)
-    if others is None or len({evaluation.value for evaluation in others.values}) == 1:
+    if others is None or not varies(others):
         return None
     X = torch.tensor([suspect.features], dtype=torch.float64)
     if others.predictive is None:

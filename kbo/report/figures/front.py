@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from kbo._base.isolation import isolated
 from kbo._base.plotting import BLUE, GREY, LARGEST, RED, RING, dot_size
 from kbo.optimize import Trial
-from kbo.optimize.insight.front import Front, Interval
+from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import volumes_so_far
 from kbo.optimize.objectives.objective import Objective, main_of, targets_of
 from kbo.optimize.run.trials import measurements
@@ -59,20 +60,20 @@ class _Coordinates(NamedTuple):
 
     sign: float
     observed: list[float]
-    intervals: list[Interval]
+    intervals: list[Estimate]
     reference: float
     balanced: float
 
     @property
     def means(self) -> list[float]:
         """The mean at each point of the front."""
-        return [interval.mean for interval in self.intervals]
+        return [interval.value for interval in self.intervals]
 
     @property
     def errors(self) -> list[list[float]]:
         """The distances of the lower bounds and of the upper bounds from the means, for error bars."""
-        below = [interval.mean - interval.lower for interval in self.intervals]
-        above = [interval.upper - interval.mean for interval in self.intervals]
+        below = [interval.value - interval.lower for interval in self.intervals]
+        above = [interval.upper - interval.value for interval in self.intervals]
         return [below, above]
 
     @property
@@ -91,7 +92,7 @@ def _coordinates(objective: Objective, front: Front, others: Sequence[Trial]) ->
         observed=[min(max(value, -LARGEST), LARGEST) for value in observed],
         intervals=[point.values[name] for point in front.points],
         reference=front.reference[name],
-        balanced=front.balanced.values[name].mean,
+        balanced=front.balanced.values[name].value,
     )
 
 

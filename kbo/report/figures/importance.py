@@ -1,4 +1,4 @@
-"""The figure of the importance of parameters."""
+"""The importance of the parameters of a run, and its figure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,34 @@ from typing import Any
 
 from kbo._base.isolation import isolated
 from kbo._base.plotting import BLUE, GREY
+from kbo.errors import InvalidInput
 from kbo.optimize.insight.credible_sets import Effect
-from kbo.optimize.insight.importance import LEVEL, Importance
+from kbo.optimize.insight.importance import LEVEL
+from kbo.optimize.insight.importance import importance as importance_of
 from kbo.report.figures.axes import shortened
+from kbo.report.record import Record, Run
 
 
 @isolated
-def draw_importance(axes: Any, entries: Sequence[Importance | Effect]) -> None:
+def importance(run: Run) -> list[Effect]:
+    """Return the share of each parameter in the variation of the model, the largest share first.
+
+    Args:
+        run: The run.
+
+    Raises:
+        InvalidInput: There is no model yet.
+        RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+    """
+    optimizer = Record.of(run).reopened()
+    surrogate = optimizer.insight.report_surrogate()
+    if surrogate is None:
+        raise InvalidInput("there is no importance: too few evaluations for a model.")
+    return importance_of(optimizer.space, surrogate)
+
+
+@isolated
+def draw_importance(axes: Any, entries: Sequence[Effect]) -> None:
     """Draw the share of each parameter in the variation, with its interval, the first entry at the top.
 
     Args:
@@ -22,7 +43,9 @@ def draw_importance(axes: Any, entries: Sequence[Importance | Effect]) -> None:
     """
     for row, entry in enumerate(entries):
         share = entry.share
-        color = BLUE if entry.visible else GREY
+        color = GREY
+        if entry.visible:
+            color = BLUE
         axes.barh(row, share.value, 0.6, alpha=0.75, color=color)
         ends = [[share.value - share.lower], [share.upper - share.value]]
         axes.errorbar(

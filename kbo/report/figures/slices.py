@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from kbo.optimize.insight.credible_sets import CredibleSet
 from kbo.optimize.run.table import by_name
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, shortened, whole_numbers
 from kbo.report.record import Record, Run
-from kbo.space import Float, Int, Params
+from kbo.space import Float, Int
 
 OUTSIDE = "violates a constraint"
 
@@ -79,45 +78,21 @@ class Slice(Along):
     Attributes:
         lower, mean, upper: The interval at each value.
         allowed: Whether each value satisfies the constraints of the space.
-        whole: Whether the space has no other parameter, so that the slice is the whole function.
     """
 
     lower: list[float]
     mean: list[float]
     upper: list[float]
     allowed: list[bool]
-    whole: bool
-
-    @property
-    def outside(self) -> list[tuple[float, float]]:
-        """Intervals of coordinates that cover the values that violate a constraint."""
-        places = self.places
-        margin = 0.0
-        if self.options:
-            margin = 0.5
-        edges = [places[0] - margin]
-        for left, right in itertools.pairwise(places):
-            edges.append((left + right) / 2)
-        edges.append(places[-1] + margin)
-        intervals: list[tuple[float, float]] = []
-        for i, allowed in enumerate(self.allowed):
-            if allowed:
-                continue
-            start = edges[i]
-            if intervals and intervals[-1][1] == start:
-                start, _ = intervals.pop()
-            intervals.append((start, edges[i + 1]))
-        return intervals
 
 
 @isolated
-def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
-    """Return the bounds of the objective along a parameter, the other parameters fixed.
+def slice_of(run: Run, parameter: str) -> Slice:
+    """Return the bounds of the objective along a parameter, the other parameters as recommended.
 
     Args:
         run: The run.
         parameter: The name of the parameter; "x0", "x1", ... if the bounds are a list.
-        at: The params at which the others are fixed; by default the recommended ones.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -126,19 +101,15 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
     optimizer = Record.of(run).reopened()
     space = optimizer.space
     along, units = _along(optimizer, parameter, _POINTS)
-    points = _centre(optimizer, at, parameter).repeat(len(units), 1)
+    points = _centre(optimizer, parameter).repeat(len(units), 1)
     points[:, list(space.parameters).index(parameter)] = units
     lower, mean, upper = _interval(optimizer, points)
     return Slice(
-        name=along.name,
-        values=along.values,
-        options=along.options,
-        log=along.log,
+        **vars(along),
         lower=lower.tolist(),
         mean=mean.tolist(),
         upper=upper.tolist(),
         allowed=space.satisfies(points).tolist(),
-        whole=space.dimension == 1,
     )
 
 
@@ -147,23 +118,21 @@ def draw_band(
     axes: Any,
     run: Run,
     parameter: str,
-    at: Params | None = None,
     best_range: CredibleSet | None = None,
 ) -> None:
-    """Draw the bounds of the objective along a parameter, the other parameters fixed, and the trials.
+    """Draw the bounds of the objective along a parameter, the other parameters as recommended, and the trials.
 
     Args:
         axes: The axes to draw on.
         run: The run.
         parameter: The name of the parameter; "x0", "x1", ... if the bounds are a list.
-        at: The params at which the others are fixed; by default the recommended ones.
         best_range: The values of the parameter that may be optimal. They are shaded, unless they are all values.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
     """
     record = Record.of(run)
-    band = slice_of(record, parameter, at)
+    band = slice_of(record, parameter)
     _shade(axes, band, best_range)  # first: matplotlib cannot place a span beside values of 1e308
     _draw_bounds(axes, band)
     places = []
@@ -174,7 +143,7 @@ def draw_band(
             places.append(place)
             values.append(trial.value)
     label = "trials, others differ"
-    if band.whole:
+    if record.space.dimension == 1:
         label = "trials (noisy)"
     style = {"color": GREY, "alpha": 0.8, "lw": 0, "zorder": 2.5}
     axes.scatter(places, values, s=dot_size(len(places)), label=label, **style)
@@ -191,10 +160,7 @@ def draw_band(
 
 def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
     """Shade the values that violate a constraint, and the values that may be optimal."""
-    label = OUTSIDE
-    for start, end in band.outside:
-        axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
-        label = ""  # one entry in the legend
+    _shade_violations(axes, band)
     if best_range is None or best_range.has_all:
         return
     label = "best setting, 90%"
@@ -212,6 +178,24 @@ def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
         label = ""  # one entry in the legend
 
 
+def _shade_violations(axes: Any, band: Slice) -> None:
+    """Shade the values that violate a constraint."""
+    if all(band.allowed):
+        return
+    style = {"color": GREY, "alpha": 0.25, "lw": 0, "zorder": 0}
+    if not band.options and len(band.values) >= _LEAST_CURVE:
+        violates = [not allowed for allowed in band.allowed]
+        transform = axes.get_xaxis_transform()
+        style |= {"where": violates, "step": "mid", "transform": transform}
+        axes.fill_between(band.places, 0, 1, label=OUTSIDE, **style)
+        return
+    label = OUTSIDE
+    for place, allowed in zip(band.places, band.allowed, strict=True):
+        if not allowed:
+            axes.axvspan(place - 0.5, place + 0.5, label=label, **style)
+            label = ""  # one entry in the legend
+
+
 def _draw_bounds(axes: Any, band: Slice) -> None:
     """Draw mean and interval: as bars for options and for few numbers, otherwise as a band."""
     if band.options or len(band.values) < _LEAST_CURVE:
@@ -226,15 +210,14 @@ def _draw_bounds(axes: Any, band: Slice) -> None:
 
 
 @isolated
-def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None = None) -> None:
-    """Draw the posterior mean over two parameters, the other parameters fixed, and the trials.
+def draw_contour(axes: Any, run: Run, first: str, second: str) -> None:
+    """Draw the posterior mean over two parameters, the other parameters as recommended, and the trials.
 
     Args:
         axes: The axes to draw on.
         run: The run.
         first: The name of the horizontal parameter.
         second: The name of the vertical parameter.
-        at: The params at which the others are fixed; by default the recommended ones.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -247,7 +230,7 @@ def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None
     x, x_units = _along(optimizer, first, _GRID)
     y, y_units = _along(optimizer, second, _GRID)
     names = list(space.parameters)
-    points = _centre(optimizer, at, first, second).repeat(len(y_units), len(x_units), 1)
+    points = _centre(optimizer, first, second).repeat(len(y_units), len(x_units), 1)
     points[:, :, names.index(first)] = x_units
     points[:, :, names.index(second)] = y_units.unsqueeze(-1)
     _, mean, _ = _interval(optimizer, points.flatten(0, 1))
@@ -305,8 +288,8 @@ def _along(optimizer: Optimizer, name: str, most: int) -> tuple[Along, Tensor]:
     return Along(name, values, not is_number, parameter.log), units
 
 
-def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
-    """Return the point [P] of the unit cube through which slices along the named parameters go.
+def _centre(optimizer: Optimizer, *names: str) -> Tensor:
+    """Return the recommended point [P] of the unit cube, through which slices along the named parameters go.
 
     Raises:
         InvalidInput: There is no bound yet, or a parameter is not active at this point.
@@ -314,15 +297,13 @@ def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
     best = optimizer.recommended()
     if best is None or optimizer.interval(best.params) is None:
         raise InvalidInput(NO_BOUND)
-    if at is None:
-        at = best.params
-    params = optimizer.space.canonical(at)
+    active = by_name(best.params)
     for name in names:
-        if name not in by_name(params):
+        if name not in active:
             raise InvalidInput(
-                f"{name!r} is not active at {checks.shown(params)}: pass at=, the params of a trial with it."
+                f"{name!r} is not active at the recommended parameters: draw one of {checks.shown(list(active))}."
             )
-    return optimizer.space.unit(params)
+    return optimizer.space.unit(best.params)
 
 
 def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:

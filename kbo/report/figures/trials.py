@@ -1,10 +1,9 @@
-"""Figures of the trials by number: values, measurements, and learning curves."""
+"""Figures of a run by trials: values, measurements, and learning curves."""
 
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbo._base.isolation import isolated
@@ -16,9 +15,7 @@ from kbo._base.plotting import (
     RED,
     RING,
     dot_size,
-    legend_below,
     logarithmic,
-    panels,
     plain_numbers,
 )
 from kbo.optimize import Constraint, Trial
@@ -35,7 +32,8 @@ _WIDE = 20
 def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
     """Draw values, the best so far, trials without a value, and after each trial the interval at the recommendation.
 
-    Outliers are left outside the frame, except the best value and the value of the recommended trial.
+    Only trials whose measurements keep all limits count for the best so far. Outliers are left outside the frame,
+    except the best value and the value of the recommended trial.
 
     Args:
         axes: The axes to draw on.
@@ -43,17 +41,7 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
         moments: The states of the run, from ``history``; without them there are no intervals.
     """
     record = Record.of(run)
-    recommended = record.recommended()
-    number = None
-    if recommended is not None:
-        number = recommended.number
-    draw_trace(
-        axes,
-        record.trials,
-        maximize=record.maximize,
-        recommended=number,
-        constraints=record.constraints,
-    )
+    _draw_trials(axes, record)
     bounded = [m for m in moments if m.lower is not None and m.upper is not None]
     lower: Any = [moment.lower for moment in bounded]
     upper: Any = [moment.upper for moment in bounded]
@@ -67,6 +55,40 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
     axes.set(xlabel="trial", ylabel=VALUE)
 
 
+def _draw_trials(axes: Any, record: Record) -> None:
+    """Draw the values of a run, the best so far, and trials without a value, and mark the recommended trial."""
+    feasible: dict[int, float] = {}
+    infeasible: dict[int, float] = {}
+    for trial in record.with_status("complete"):
+        value = min(max(trial.value or 0.0, -LARGEST), LARGEST)
+        if violations(trial, record.constraints):
+            infeasible[trial.number] = value
+        else:
+            feasible[trial.number] = value
+    values = feasible | infeasible
+    size = dot_size(len(values))
+    _draw_dots(axes, feasible, s=size, color=GREY, label="observed (noisy)")
+    if feasible:
+        last = max(trial.number for trial in record.trials if trial.status != "pending")
+        _draw_best_so_far(axes, feasible, last, record.maximize)
+    _draw_dots(axes, infeasible, s=size, color=ORANGE, label="breaks a limit")
+    if values and min(values.values()) > 0 and max(values.values()) / min(values.values()) > _WIDE:
+        logarithmic(axes)
+    for status, color in (("failed", RED), ("pruned", ORANGE)):
+        numbers = [trial.number for trial in record.with_status(status)]
+        if numbers:
+            _draw_crosses(axes, numbers, color=color, label=status)
+    _mark_recommended(axes, record, values)
+
+
+def _mark_recommended(axes: Any, record: Record, values: Mapping[int, float]) -> None:
+    """Draw a ring around the recommended trial, if it is among the values, which are by number."""
+    recommended = record.recommended()
+    if recommended is not None and recommended.number in values:
+        number = recommended.number
+        axes.scatter([number], [values[number]], label="recommended", **RING)
+
+
 def _limit_values(axes: Any, record: Record, interval_ends: Sequence[float]) -> None:
     """Set the limits of the y axis: around all values on a logarithmic scale, otherwise without outliers."""
     values = [trial.value for trial in record.trials if trial.value is not None]
@@ -77,65 +99,6 @@ def _limit_values(axes: Any, record: Record, interval_ends: Sequence[float]) -> 
         shown = [trial for trial in (record.best(), record.recommended()) if trial is not None]
         needed = [trial.value or 0.0 for trial in shown]
         frame(axes, values, needed, interval_ends)
-
-
-@isolated
-def trace(
-    trials: Sequence[Trial], path: str | os.PathLike[str], *, title: str, **options: Any
-) -> None:
-    """Draw the trials of a run into a PNG file; ``options`` are further arguments of ``draw_trace``."""
-    figure, (axes,) = panels([title], "trial", VALUE)
-    draw_trace(axes, trials, **options)
-    whole_numbers(axes.xaxis)
-    if axes.get_legend_handles_labels()[0]:
-        legend_below(figure)
-    figure.savefig(path, dpi=150)
-
-
-def draw_trace(
-    axes: Any,
-    trials: Sequence[Trial],
-    *,
-    maximize: bool = False,
-    recommended: int | None = None,
-    constraints: Sequence[Constraint] = (),
-) -> None:
-    """Draw values against trials, the best so far, trials without a value, and the recommended trial.
-
-    With constraints, only trials whose measurements keep all limits count for the best so far.
-
-    Args:
-        axes: The axes to draw on; the caller sets labels and legend.
-        trials: The trials of a run.
-        maximize: Whether larger values are better.
-        recommended: The number of the recommended trial.
-        constraints: Limits on measured quantities.
-    """
-    feasible: dict[int, float] = {}
-    infeasible: dict[int, float] = {}
-    for trial in trials:
-        if trial.value is None:
-            continue
-        value = min(max(trial.value, -LARGEST), LARGEST)
-        if violations(trial, constraints):
-            infeasible[trial.number] = value
-        else:
-            feasible[trial.number] = value
-    values = feasible | infeasible
-    size = dot_size(len(values))
-    _draw_dots(axes, feasible, s=size, color=GREY, label="observed (noisy)")
-    if feasible:
-        last = max(trial.number for trial in trials if trial.status != "pending")
-        _draw_best_so_far(axes, feasible, last, maximize)
-    _draw_dots(axes, infeasible, s=size, color=ORANGE, label="breaks a limit")
-    if values and min(values.values()) > 0 and max(values.values()) / min(values.values()) > _WIDE:
-        logarithmic(axes)
-    for status, color in (("failed", RED), ("pruned", ORANGE)):
-        numbers = [trial.number for trial in trials if trial.status == status]
-        if numbers:
-            _draw_crosses(axes, numbers, color=color, label=status)
-    if recommended in values:
-        axes.scatter([recommended], [values[recommended]], label="recommended", **RING)
 
 
 def _draw_dots(axes: Any, values: dict[int, float], **style: Any) -> None:
@@ -187,10 +150,7 @@ def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
     size = dot_size(len(values))
     _draw_dots(axes, within, s=size, color=GREY, label="within the limit")
     _draw_dots(axes, beyond, s=size, color=ORANGE, label="beyond it")
-    recommended = record.recommended()
-    if recommended is not None and recommended.number in values:
-        number = recommended.number
-        axes.scatter([number], [values[number]], label="recommended", **RING)
+    _mark_recommended(axes, record, values)
     axes.axhline(limit, color=RED, lw=1.2, label=f"limit {limit:g}")
     frame(axes, list(values.values()), [limit])
     whole_numbers(axes.xaxis)

@@ -2,8 +2,8 @@
 
 Proofs over boxes use branch and bound, which needs a norm bound (docs/theory/gaps.md).
 
-* ``gap.py``: ``Gap``; ``run_gap.py``: the gap of a run; ``gap_problem.py``: what it is computed from
-* ``recommendation_gap.py``, ``front_gap.py``: the gap of one objective, and of the front of several
-* ``branch_and_bound.py``, with ``cells.py`` and ``cell_bound.py``: a proved upper bound of a function over a space
+* ``gap.py``: ``Gap``, and the largest of several gaps
+* ``run_gap.py``: the gap of a run; ``front_gap.py``: that of the front of several objectives
+* ``branch_and_bound.py``, with ``cells.py``: a proved upper bound of a function over a space
 * ``infeasibility.py``: the certificate that no point keeps all limits
 """

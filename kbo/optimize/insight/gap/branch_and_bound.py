@@ -22,8 +22,7 @@ from torch import Tensor
 
 from kbo.errors import Contradiction
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate
-from kbo.optimize.insight.gap.cell_bound import CellBound
-from kbo.optimize.insight.gap.cells import Cells
+from kbo.optimize.insight.gap.cells import CellBound, Cells
 from kbo.space import Choice, Space
 
 _BATCH = 1000
@@ -44,11 +43,6 @@ _DEEPEST = 60
 _ROUNDING = 1e-7
 """Largest rounding error of a function, as a share of its largest possible size: the root of that of a kernel."""
 
-NORM = "the norm bound leaves less there than the bounds of the method"
-LIMIT = "the norm bound of a limit excludes points which its bounds of the method do not"
-EXCLUDED = "the bounds of a limit exclude the point that was found"
-"""Reasons why a proof excludes more at a point than the bounds of the method do."""
-
 
 Score = Callable[[Tensor], Tensor]
 """A score [n] of values [n m] of m functions. It grows with each of them, at most by their largest change."""
@@ -63,13 +57,12 @@ def kept_everywhere(
     surrogates: Sequence[ConstraintSurrogate],
     space: Space,
     evaluations: int,
-    counted: Callable[[int], object],
 ) -> bool:
     """Return True if it is proved that all points of the space keep all limits; arguments as for ``bound_maximum``."""
     for entry in surrogates:
         violation = CellBound(entry.surrogate.bounds, -entry.level, -1)
         score = BoundedScore([violation], space)
-        proof = bound_maximum(score, evaluations, until=0.0, counted=counted)
+        proof = bound_maximum(score, evaluations, until=0.0)
         if proof is None or proof.largest > 0:
             return False
     return True
@@ -105,10 +98,10 @@ class BoundedScore(NamedTuple):
         bounds = [*self.functions, *self.slacks]
         return torch.stack([bound.change(differences) for bound in bounds]).amax(0)
 
-    def accounts(
+    def explains(
         self, X: Tensor, differences: Tensor, at_most: float, *, over_cells: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Return where, by the bounds, the score is at most a number, and where some slack is negative, [n] each.
+    ) -> Tensor:
+        """Return whether, by the bounds, the score is at most a number or some slack is negative, [n].
 
         Args:
             X: Features [n D] of the centres of cells.
@@ -117,11 +110,10 @@ class BoundedScore(NamedTuple):
             over_cells: Whether this must hold over whole cells, or only at their centres.
         """
         side = int(over_cells)
-        is_bounded = self.scores(X, differences)[side] <= at_most
-        is_excluded = torch.zeros_like(is_bounded)
+        is_explained = self.scores(X, differences)[side] <= at_most
         for slack in self.slacks:
-            is_excluded |= slack(X, differences)[side] < _ROUNDING * slack.size
-        return is_bounded, is_excluded
+            is_explained |= slack(X, differences)[side] < _ROUNDING * slack.size
+        return is_explained
 
 
 class Proof(NamedTuple):
@@ -131,14 +123,11 @@ class Proof(NamedTuple):
         largest: The upper bound.
         found: The largest upper bound of the function at an examined point.
         point: That point [P] of the unit cube.
-        reason: Why the function is at most ``largest`` at a point where the bounds of the method allow more; empty
-            until this is computed.
     """
 
     largest: float
     found: float
     point: Tensor
-    reason: str = ""
 
 
 @torch.no_grad()
@@ -150,7 +139,6 @@ def bound_maximum(
     goal: float = 0.0,
     until: float = math.inf,
     witnesses: Tensor | None = None,
-    counted: Callable[[int], object] = lambda n: None,
 ) -> Proof | None:
     """Return a proved upper bound of the largest score over the points of a space at which no slack is negative.
 
@@ -164,7 +152,6 @@ def bound_maximum(
         until: The search ends when the upper bound at a point reaches this: then the statement cannot be proved.
         witnesses: Points [m P] of the unit cube, in the space, at which the result is compared with the bounds of the
             method; some random points are added.
-        counted: Called after each step with the number of points that it examined.
 
     Returns:
         The bound; None where there is no proof: see ``obstacle``.
@@ -174,15 +161,15 @@ def bound_maximum(
     """
     if obstacle(problem.functions, problem.space):
         return None
-    proof = _branch_and_bound(problem, evaluations, lower, goal, until, counted)
+    proof = _branch_and_bound(problem, evaluations, lower, goal, until)
     if proof.found >= until:  # nothing is proved
         return proof
     points = _random_points(problem.space)
     if witnesses is not None:
         points = torch.cat([witnesses, points])
-    if not len(points):
-        return proof
-    return proof._replace(reason=_reason(problem, points, proof.largest))
+    if len(points):
+        _check(problem, points, proof.largest)
+    return proof
 
 
 def obstacle(functions: Sequence[CellBound], space: Space) -> str:
@@ -211,9 +198,8 @@ def _branch_and_bound(
     lower: float,
     goal: float,
     until: float,
-    counted: Callable[[int], object],
 ) -> Proof:
-    """Return the proof, without its reason, by best-first branch and bound; arguments as for ``bound_maximum``."""
+    """Return the proof, without its check, by best-first branch and bound; arguments as for ``bound_maximum``."""
     new = Cells.covering(problem.space)
     cells = new[torch.zeros(len(new), dtype=torch.bool)]  # those that may be divided, none yet
     best = Proof(math.inf, -math.inf, new.corners()[0][0])
@@ -224,7 +210,6 @@ def _branch_and_bound(
         largest_at_centre = _largest(at_centres)
         if largest_at_centre > best.found:
             best = best._replace(found=largest_at_centre, point=centres[int(at_centres.argmax())])
-        counted(len(new))
         n_examined += len(new)
         new = replace(new, bound=torch.minimum(new.bound, over_cells))
         cells = cells.joined(new)
@@ -275,48 +260,37 @@ def _random_points(space: Space) -> Tensor:
     return units[space.satisfies(units)]
 
 
-def _reason(problem: BoundedScore, points: Tensor, largest: float) -> str:
-    """Check that the score is at most ``largest`` at some points, and return the reason at the first point.
+def _check(problem: BoundedScore, points: Tensor, largest: float) -> None:
+    """Check that the score is at most ``largest`` at points [n P] of the space, in the unit cube.
 
-    The space is divided again around each point x, into smaller and smaller cells that contain it. By the norm bound a
-    function at x is at most ``U(z) + B |x - z|_k``, where z is the centre of a cell. This check uses neither the bounds
-    of the proof nor the differences of features in its cells, so it finds faults of these.
-
-    Args:
-        problem: The functions and slacks.
-        points: Points [n P] of the space, in the unit cube, at least one.
-        largest: The proved bound.
-
-    Returns:
-        ``EXCLUDED``, ``LIMIT`` or ``NORM``.
+    Where the bounds at a point allow more, the space is divided again around it, into smaller and smaller cells that
+    contain it. By the norm bound a function at x is at most ``U(z) + B |x - z|_k``, where z is the centre of a cell.
+    This check uses neither the bounds of the proof nor the differences of features in its cells, so it finds faults of
+    these.
 
     Raises:
-        Contradiction: At one of the points there is no reason.
+        Contradiction: The bounds at a point allow more, and no norm bound is the reason.
     """
     space = problem.space
-    features = space.features(points)
     at_most = largest + _ROUNDING * max(function.size for function in problem.functions)
+    features = space.features(points)
     same = torch.zeros_like(features)  # first the bounds at the points themselves
-    is_bounded, is_excluded = problem.accounts(features, same, at_most, over_cells=False)
-    reason = NORM if bool(is_bounded[0]) else EXCLUDED
-    rows = (~(is_bounded | is_excluded)).nonzero().flatten()  # the points without a reason so far
-    cells = Cells.covering(space).around(points)[rows]
-    if not len(rows):
-        return reason
+    is_open = ~problem.explains(features, same, at_most, over_cells=False)
+    cells = Cells.covering(space).around(points)[is_open]
+    points = points[is_open]
     for _ in range(_DEEPEST * space.dimension):
+        if not len(points):
+            return
         centres, _ = cells.spans()
         X = space.features(centres)
-        differences = (features[rows] - X).abs()
-        is_bounded, is_excluded = problem.accounts(X, differences, at_most, over_cells=True)
-        if int(rows[0]) == 0:
-            reason = NORM if bool(is_bounded[0]) else LIMIT
-        is_open = ~(is_bounded | is_excluded)
-        rows = rows[is_open]
-        if not len(rows):
-            return reason
-        cells = cells[is_open].halves(problem.change).around(points[rows])
+        differences = (space.features(points) - X).abs()
+        is_open = ~problem.explains(X, differences, at_most, over_cells=True)
+        points = points[is_open]
+        cells = cells[is_open]
+        if len(points):
+            cells = cells.halves(problem.change).around(points)
     raise Contradiction(
         f"a proof says that a bounded quantity is at most {largest:.6g} on the whole space, and its bounds at "
-        f"{space.params(points[rows[0]])} allow more, which no norm bound forbids. This is a fault of kbo: please "
+        f"{space.params(points[0])} allow more, which no norm bound forbids. This is a fault of kbo: please "
         "report it with this message. gap() without evaluations does not use the proof."
     )

@@ -11,73 +11,15 @@ objective over a cell (docs/theory/gaps.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from kbo.confidence import Limit
 from kbo.optimize.constraints.feasibility import feasible_first, limits, upper_slack
-from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum, obstacle
-from kbo.optimize.insight.gap.cell_bound import CellBound, slack_bounds
-from kbo.optimize.insight.gap.gap import (
-    NOT_REQUESTED,
-    WHOLE,
-    Gap,
-    exact_gap,
-    proved_gap,
-    unproved_gap,
-)
-from kbo.optimize.insight.gap.gap_problem import GapProblem
+from kbo.optimize.insight.gap.gap import Gap, GapProblem, Lead, largest_gap
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.surrogate import Surrogate
 
 _AT_ONCE = 1000
 """Number of points that are compared with the front at once."""
-
-
-@dataclass(frozen=True)
-class _Lead:
-    """The lead of a point over a front: the score in the docstring of the module.
-
-    Attributes:
-        surrogates: The surrogates of the m objectives.
-        extents: The unit [m] of each objective.
-        limits: The limits on measured quantities.
-        lower: Lower bounds [f m] of the objectives at the f trials of the front, in units of the extents.
-    """
-
-    surrogates: Sequence[Surrogate]
-    extents: Tensor
-    limits: Sequence[Limit]
-    lower: Tensor
-
-    @classmethod
-    def over(cls, problem: GapProblem, front: Tensor, extents: Tensor) -> _Lead:
-        """Return the lead over a front of trials with features [f D]; other arguments as for ``front_gap``."""
-        surrogates = list(problem.surrogates.values())
-        lower = _scaled([surrogate.interval(front)[0] for surrogate in surrogates], extents)
-        return cls(surrogates, extents, limits(problem.constraints), lower)
-
-    def score(self, upper: Tensor) -> Tensor:
-        """Return the lead [n] of points with upper bounds [n m] of the objectives, in units of the extents."""
-        return (upper.unsqueeze(-2) - self.lower).amax(-1).amin(-1)
-
-    def at(self, features: Tensor) -> Tensor:
-        """Return the lead [n] at features [n D]; below every lead where the bounds say that a limit is broken."""
-        bounds = [surrogate.interval(features)[2] for surrogate in self.surrogates]
-        lead = self.score(_scaled(bounds, self.extents))
-        if not self.limits:
-            return lead
-        return feasible_first(lead, upper_slack(self.limits, features).cpu())
-
-    def cell_bounds(self) -> list[CellBound]:
-        """Return upper bounds of the objectives over cells, in units of the extents."""
-        bounds = []
-        for surrogate, extent in zip(self.surrogates, self.extents.tolist(), strict=True):
-            bounds.append(CellBound(surrogate.bounds, unit=extent))
-        return bounds
 
 
 def front_gap(problem: GapProblem, front: Tensor, extents: Tensor) -> Gap:
@@ -88,34 +30,39 @@ def front_gap(problem: GapProblem, front: Tensor, extents: Tensor) -> Gap:
         front: Features [f D] of the trials of the front, which keep the limits.
         extents: The unit [m] of each objective.
     """
-    space = problem.space
-    lead = _Lead.over(problem, front, extents)
-    points = space.points(MOST_POINTS)
-    if points is not None:
-        leads = [lead.at(features) for features in space.features(points).split(_AT_ONCE)]
-        largest = max(float(torch.cat(leads).amax()), 0.0)
-        return exact_gap(largest, space, problem.objection)
-    farthest = problem.search.argmax_point(lead.at).unsqueeze(0)
-    found = max(float(lead.at(space.features(farthest))[0]), 0.0)
-    functions = lead.cell_bounds()
-    reason = problem.objection
-    if not reason and not problem.evaluations:
-        reason = NOT_REQUESTED
-    reason = reason or obstacle(functions, space)
-    if reason:
-        return unproved_gap(found, reason)
-    slacks = slack_bounds(problem.constraints, space)
-    proof = bound_maximum(
-        BoundedScore(functions, space, slacks, lead.score),
-        problem.evaluations,
-        goal=problem.goal,
-        witnesses=farthest,
-        counted=problem.counted,
+    surrogates = problem.surrogates.values()
+    with_bounds = limits(problem.constraints)
+
+    def bounds(features: Tensor, side: int) -> Tensor:
+        """Return lower bounds (side 0) or upper bounds (side 2) of the objectives [n m], in units of the extents."""
+        of_each = [surrogate.interval(features)[side] for surrogate in surrogates]
+        return (torch.stack(of_each, -1) / extents.to(of_each[0])).cpu()
+
+    lower = bounds(front, 0)
+
+    def score(upper: Tensor) -> Tensor:
+        """Return the lead [n] of points with upper bounds [n m] of the objectives, in units of the extents."""
+        return (upper.unsqueeze(-2) - lower).amax(-1).amin(-1)
+
+    def lead_at(features: Tensor) -> Tensor:
+        """Return the lead [n] at features [n D]; below every lead where the bounds say that a limit is broken."""
+        lead = score(bounds(features, 2))
+        if not with_bounds:
+            return lead
+        return feasible_first(lead, upper_slack(with_bounds, features).cpu())
+
+    farthest = None
+    points = problem.space.points(MOST_POINTS)
+    if points is None:
+        farthest = problem.search.argmax_point(lead_at)
+        points = farthest.unsqueeze(0)
+    leads = [lead_at(features) for features in problem.space.features(points).split(_AT_ONCE)]
+    lead = Lead(
+        bounds=[surrogate.bounds for surrogate in surrogates],
+        units=extents.tolist(),
+        found=max(float(torch.cat(leads).amax()), 0.0),
+        farthest=farthest,
+        in_units=lambda largest: max(largest, 0.0),
+        score=score,
     )
-    assert proof is not None  # there is no obstacle
-    return proved_gap(max(proof.largest, 0.0), found, WHOLE, proof.reason)
-
-
-def _scaled(bounds: list[Tensor], extents: Tensor) -> Tensor:
-    """Return bounds [n m] of m objectives in units of their extents."""
-    return (torch.stack(bounds, -1) / extents.to(bounds[0])).cpu()
+    return largest_gap(problem, [lead])

@@ -13,9 +13,10 @@ from kbo._base.terminal import beside
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits, upper_slack
 from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum
-from kbo.optimize.insight.gap.cell_bound import slack_bounds
+from kbo.optimize.insight.gap.cells import slack_bounds
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.space import Params, Space
+from kbo.space import Params
 
 
 @dataclass(frozen=True)
@@ -39,33 +40,47 @@ class Infeasible:
     delta: float
 
     def __str__(self) -> str:
-        return _text(self)
+        points = "no point"
+        if self.points is not None:
+            points = f"none of the {self.points} points"
+        return (
+            f"infeasible: {points} can keep all limits; the nearest one found has {' and '.join(self._broken())}; "
+            f"with probability at least {beside(1 - self.delta, 1.0)}, if the assumptions are right"
+        )
+
+    def _broken(self) -> list[str]:
+        """Return the quantities that break their limits at ``params``, with their best values, in words."""
+        broken = []
+        for constraint in self.constraints:
+            bound = self.bounds.get(constraint.name)
+            if bound is None or constraint.kept_by(bound):
+                continue
+            side = "at most"
+            if constraint.sign < 0:
+                side = "at least"
+            shown = beside(bound, constraint.sign * constraint.limit)
+            broken.append(f"{constraint.name} {side} {shown} ({constraint})")
+        return broken
 
 
 @torch.no_grad()
-def certificate(
-    space: Space,
-    surrogates: Sequence[ConstraintSurrogate],
-    constraints: Sequence[Constraint],
-    tried: Tensor,
-    evaluations: int,
-) -> Infeasible | None:
+def certificate(quantities: Quantities, evaluations: int) -> Infeasible | None:
     """Return the certificate that no point keeps all limits; None if some point may, and if nothing is proved.
 
     Args:
-        space: The search space.
-        surrogates: The constraints with their surrogates.
-        constraints: The constraints.
-        tried: Points [n P] of the trials in the unit cube.
+        quantities: The quantities of the run.
         evaluations: The largest number of points at which a proof computes bounds; only used if the space has more than
             10 000 points or real parameters.
 
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
     """
+    space = quantities.space
+    surrogates = quantities.limits()
     if not surrogates or any(not entry.surrogate.guarantee() for entry in surrogates):
         return None
     bounds = limits(surrogates)
+    tried = quantities.units_of(quantities.trials.complete)
     if bool((upper_slack(bounds, space.features(tried)) >= 0).any()):
         return None
     points = space.points(MOST_POINTS)
@@ -90,7 +105,7 @@ def certificate(
         points=n_points,
         params=space.params(nearest),
         bounds=_best_values(surrogates, space.features(nearest.unsqueeze(0))),
-        constraints=tuple(constraints),
+        constraints=tuple(quantities.constraints),
         delta=sum(entry.surrogate.assumptions()["delta"] for entry in surrogates),
     )
 
@@ -101,29 +116,3 @@ def _best_values(surrogates: Sequence[ConstraintSurrogate], X: Tensor) -> dict[s
     for constraint, surrogate in surrogates:
         values[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])
     return values
-
-
-def _text(infeasible: Infeasible) -> str:
-    """Return the certificate in words."""
-    broken = []
-    for constraint in infeasible.constraints:
-        if constraint.name not in infeasible.bounds:
-            continue
-        bound = infeasible.bounds[constraint.name]
-        if constraint.kept_by(bound):
-            continue
-        shown = beside(bound, constraint.sign * constraint.limit)
-        if constraint.sign < 0:
-            broken.append(f"{constraint.name} at least {shown} ({constraint})")
-        else:
-            broken.append(f"{constraint.name} at most {shown} ({constraint})")
-    if infeasible.points is None:
-        points = "no point"
-        nearest = "the nearest one found"
-    else:
-        points = f"none of the {infeasible.points} points"
-        nearest = "the nearest one"
-    return (
-        f"infeasible: {points} can keep all limits; {nearest} has {' and '.join(broken)}; "
-        f"with probability at least {beside(1 - infeasible.delta, 1.0)}, if the assumptions are right"
-    )

@@ -3,12 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
 
 from kbo._base.terminal import confidence_level, rounded_up, significant
+from kbo.confidence.repeated import median
 from kbo.optimize.constraints.constraint import Constraint
-from kbo.optimize.insight.confirmation.race import Finalist
+from kbo.optimize.run.table import format_params
+from kbo.space import Params
+
+_REPEATED = 0.5
+"""Share of equal values of a candidate from which on their median says too little."""
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """A candidate of a confirmation, with its new values.
+
+    Attributes:
+        name: Its name.
+        params: Its parameters.
+        values: Its new values, in the order of the starts, up to the first that is missing.
+        lower, upper: Confidence bounds of its median, or with ``value_range`` of its mean; infinite for few values.
+        measured: For each of these values, all measurements of the evaluation by name; the value is "objective".
+    """
+
+    name: str
+    params: Params
+    values: Sequence[float]
+    lower: float
+    upper: float
+    measured: Sequence[Mapping[str, float]] = ()
+
+    def __str__(self) -> str:
+        params = format_params(self.params)
+        n = len(self.values)
+        if not n:
+            return f"{self.name}: no value: {params}"
+        plural = "" if n == 1 else "s"
+        estimates = f"median {self.median:.4g}, mean {self.mean:.4g} of {n} evaluation{plural}"
+        return f"{self.name}: {estimates}{_bounds(self)}: {params}"
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the values; None without any."""
+        if not self.values:
+            return None
+        return math.fsum(value / len(self.values) for value in self.values)
+
+    @property
+    def median(self) -> float | None:
+        """The median of the values; None without any."""
+        if not self.values:
+            return None
+        return median(self.values)
+
+    @property
+    def repeated(self) -> tuple[float, int] | None:
+        """The most frequent value and its count, if it is at least half of the values, but not all; else None."""
+        if not self.values:
+            return None
+        ((value, count),) = Counter(self.values).most_common(1)
+        if 1 < count < len(self.values) and count >= _REPEATED * len(self.values):
+            return value, count
+        return None
+
+
+def _bounds(finalist: Finalist) -> str:
+    """Return the finite bounds of a candidate, rounded outwards, in words; empty without one."""
+    lower = significant(finalist.lower, 4, ROUND_FLOOR)
+    upper = significant(finalist.upper, 4, ROUND_CEILING)
+    has_lower = math.isfinite(finalist.lower)
+    has_upper = math.isfinite(finalist.upper)
+    if has_lower and has_upper:
+        return f", bounds {lower} to {upper}"
+    if has_lower:
+        return f", bound at least {lower}"
+    if has_upper:
+        return f", bound at most {upper}"
+    return ""
 
 
 @dataclass(frozen=True)

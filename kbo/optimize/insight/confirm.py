@@ -17,8 +17,8 @@ from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo._base.terminal import Bar, rounded_up, significant
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.insight.confirmation.confirmation import Confirmation
-from kbo.optimize.insight.confirmation.evaluations import Evaluations
+from kbo.optimize.insight.confirmation import Confirmation
+from kbo.optimize.insight.race import Race
 from kbo.optimize.run.trials import Trial
 from kbo.space import Params
 from kbo.workers.call import YEAR, Session
@@ -87,8 +87,8 @@ def confirm(
     progress = checks.flag("progress", progress)
     timeout = checks.maybe(checks.positive, "timeout", timeout, YEAR)
     value_range = _range_of(value_range)
-    evaluations = Evaluations(by_candidate, maximize, delta, value_range, journal)
-    run = evaluations.run
+    race = Race(by_candidate, maximize, delta, value_range, journal)
+    run = race.run
     stopped = "interrupted before its end"
     try:
         engine = engine_of(workers, timeout)
@@ -101,12 +101,12 @@ def confirm(
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
-            stopped = _evaluate(evaluations, session, bar, budget, tolerance)
+            stopped = _evaluate(race, session, bar, budget, tolerance)
     finally:
         with contextlib.suppress(JournalError):
             run.release()
         run.close()
-    return evaluations.outcome(tolerance, stopped)
+    return race.outcome(tolerance, stopped)
 
 
 def _range_of(value_range: Any) -> tuple[float, float] | None:
@@ -130,51 +130,45 @@ def _on_report(number: int, value: float, step: int) -> bool:
     return False
 
 
-def _evaluate(
-    evaluations: Evaluations, session: Session, bar: Bar, budget: int, tolerance: float
-) -> str:
+def _evaluate(race: Race, session: Session, bar: Bar, budget: int, tolerance: float) -> str:
     """Evaluate until enough is known or the budget is used, and return the reason to stop, in words.
 
     Raises:
         InvalidInput: A value outside the declared range.
         TooManyFailures: Five evaluations failed in a row.
     """
-    race = evaluations.race
-    run = evaluations.run
+    run = race.run
     n_failures = 0  # in a row
     while True:
-        evaluations.check_range()
-        finalists = evaluations.finalists()
-        largest_lead = race.standing(finalists).largest_lead
-        if math.isfinite(largest_lead) and race.objection(finalists):
+        race.check_range()
+        largest_lead = race.standing().largest_lead
+        if math.isfinite(largest_lead) and race.objection():
             return "values repeat"
         if largest_lead <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
         n_left = budget - run.trials.n_asked_ended
         while len(session.running) < min(session.capacity, n_left):
-            trial = evaluations.begin()
-            session.start(trial.number, evaluations.params_of(trial))
+            trial = race.begin()
+            session.start(trial.number, race.params_of(trial))
         if not session.running:
             reason = f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
-            return f"{reason}: {_advice(evaluations, tolerance)}"
+            return f"{reason}: {_advice(race, tolerance)}"
         for outcome in session.wait():
             trial = run.end(outcome)
-            evaluations.check_range()
+            race.check_range()
             bar.update(trial.status != "pending")
             n_failures = n_failures + 1 if trial.status == "failed" else 0
             if n_failures >= _MOST_FAILURES:
                 raise TooManyFailures(_too_many_failures(n_failures, trial, run.path))
 
 
-def _advice(evaluations: Evaluations, tolerance: float) -> str:
+def _advice(race: Race, tolerance: float) -> str:
     """Return with which budget or tolerance a statement would be reached, in words."""
-    race = evaluations.race
-    finalists = evaluations.finalists()
-    n_more = race.more_needed(finalists, tolerance)
-    if n_more is None or race.objection(finalists):
+    n_more = race.more_needed(tolerance)
+    if n_more is None or race.objection():
         return "give a larger budget (-n)"
-    n_needed = evaluations.run.trials.n_asked_ended + n_more
-    reached = rounded_up(race.standing(finalists).largest_lead, 2)
+    n_needed = race.run.trials.n_asked_ended + n_more
+    reached = rounded_up(race.standing().largest_lead, 2)
     return f"give a budget of about {significant(n_needed, 2)} (-n), or a tolerance of {reached} (--tolerance)"
 
 

@@ -1,37 +1,41 @@
-"""The common part of ``kbo ask``, ``kbo tell`` and ``kbo journal``: journals, summaries and tables of results."""
+"""Runs by hand, for ``kbo ask``, ``kbo tell`` and ``kbo journal``: their journals, summaries and results."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kbo._base.lazy import Lazy
+from kbo._base.terminal import printable
 from kbo.cli import options
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo._base import checks
+    import pandas as pd
+
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
+    from kbo.optimize.evaluated import table as evaluated
     from kbo.optimize.run import run as runs
     from kbo.optimize.run import table
-    from kbo.report import record, summary
+    from kbo.report import advice, journal_file, record, summary
 else:
-    checks = Lazy("kbo._base.checks")
+    pd = Lazy("pandas")
+    evaluated = Lazy("kbo.optimize.evaluated.table")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     runs = Lazy("kbo.optimize.run.run")
+    advice = Lazy("kbo.report.advice")
+    journal_file = Lazy("kbo.report.journal_file")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
 
 _RESERVED = ("trial", "value", "failed")
 """Columns of a table of results that no parameter can have."""
-
-Journal = Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run (.jsonl).")]
 
 
 # Runs
@@ -44,7 +48,7 @@ def run_of(path: Path) -> runs.Run:
         InvalidInput: The journal has the evaluations of a confirmation.
         JournalError: The journal cannot be read, is damaged, or is in use.
     """
-    contents = record.read_journal(path).whole()
+    contents = journal_file.read_journal(path).whole()
     header = contents.header
     if header.get("setting") == "confirm":
         raise InvalidInput(
@@ -56,43 +60,22 @@ def run_of(path: Path) -> runs.Run:
         contents.space,
         {**header, "space": contents.space.describe()},
         path,
-        record.needed_by(header),
+        journal_file.needed_by(header),
         value_range,
         describe=lambda first: header,
         main=contents.main,
     )
 
 
-def obstacle_to_choosing(contents: record.JournalFile) -> str:
-    """Return the reason why trials cannot be chosen from a journal alone; empty if they can."""
-    header = contents.header
-    if header.get("setting") == "confirm":
-        return "it has the evaluations of a confirmation"
-    if header.get("setting") == "certified":
-        return "the run is certified, and the journal has only a fingerprint of its kernel"
-    if "class" in header or "strategies" in header:
-        return "the setting is your own, and the journal has only its name"
-    for entry in contents.space.describe():
-        if entry["kind"] == "function":
-            return (
-                f"the constraint {entry['name']} is a function, and the journal has only its name"
-            )
-    return ""
-
-
-# Summaries
-
-
 def show_known(journal: Path) -> None:
     """Print the summary of a run from its journal, and its pending trials."""
-    contents = record.read_journal(journal)
-    obstacle = obstacle_to_choosing(contents)
+    run = record.Record.of(journal)
     typer.echo()
-    if obstacle:
-        typer.echo(f"no summary: {obstacle}")
+    if run.optimizer is None:
+        typer.echo(f"no summary: {run.obstacle}")
     else:
-        show_summary(record.Record.of(journal).reopened(), journal)
-    typer.echo(pending_text(trial for trial in contents.trials if trial.status == "pending"))
+        show_summary(run.optimizer, journal)
+    typer.echo(pending_text(run.with_status("pending")))
 
 
 def show_summary(optimizer: Optimizer, journal: Path) -> None:
@@ -110,7 +93,7 @@ def pending_text(trials: Iterable[Trial]) -> str:
             seconds = time.time() - trial.started
             age = "pending for less than 2 minutes"
             if seconds >= 120:
-                age = f"pending for {summary.duration(seconds)}"
+                age = f"pending for {advice.duration(seconds)}"
         groups.setdefault(age, []).append(str(trial.number))
     lines = [f"{age}: {', '.join(numbers)}" for age, numbers in groups.items()]
     return "\n".join(lines) or "no trial is pending"
@@ -140,6 +123,42 @@ def value_column(run: runs.Run) -> str:
     return table.heading(run.main)
 
 
+def table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
+    """Return a table of trials in which the user fills in the results."""
+    run = optimizer.run
+    columns = ["trial", *map(column_of, run.space.parameters), value_column(run)]
+    columns += [f"measured.{name}" for name in run.needed]
+    rows = []
+    for trial in trials:
+        row: dict[str, Any] = {"trial": trial.number}
+        for name, value in table.by_name(trial.params).items():
+            row[column_of(name)] = table.cell(value) if isinstance(value, str) else value
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
+
+
+def measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]:
+    """Return the names of the measurements besides the value, by column.
+
+    Unused columns are named on standard error: they are neither measurements nor columns of ``kbo ask --to``.
+    """
+    expected = {"trial", "failed", value_column(run)}
+    settings = {column_of(name) for name in run.space.parameters}
+    names = {}
+    unused = []
+    for column in columns:
+        if column in expected:
+            continue
+        name = evaluated.measurement_in(column, run.space, run.needed)
+        if name is not None:
+            names[column] = name
+        elif column not in settings:
+            unused.append(column)
+    if unused:
+        typer.echo(printable(f"columns that are not used: {', '.join(unused)}"), err=True)
+    return names
+
+
 # Results as text
 
 
@@ -159,12 +178,3 @@ def trial_in(text: str) -> int:
     if not text.isdecimal():
         raise InvalidInput(f"expected the number of a trial, such as 17, got {text!r}.")
     return int(text)
-
-
-def number_in(name: str, text: str) -> float:
-    """Return the number in a text; ``name`` is for the message.
-
-    Raises:
-        InvalidInput: The text is no finite number.
-    """
-    return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")
