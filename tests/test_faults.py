@@ -221,7 +221,7 @@ def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Quantities, "recommended", interrupt)
+        patch.setattr(Quantities, "bounded", interrupt)
         with pytest.raises(KeyboardInterrupt):
             optimizer.recommended()
     assert len(optimizer.trials) == 3

@@ -40,14 +40,14 @@ def finished(first_reports, values):
 
 def play(optimizer, pruner, xs):
     """Evaluate curves at points; return the numbers of reports of each trial."""
-    pruning = Pruning(pruner, optimizer.space, optimizer.maximize)
+    pruning = Pruning(pruner_of(pruner), optimizer.space, optimizer.maximize)
     sign = -1 if optimizer.maximize else 1
     for x in xs:
         this = optimizer.run.begin({"x": x})
         values = curve(x)
         for step, value in enumerate(values, 1):
             optimizer.report(this, sign * value, step=step)
-            if pruning.should_stop(this.number, optimizer.run.events[pruning.n_events :]):
+            if pruning.should_stop(this.number, optimizer.run.events):
                 optimizer.prune(this)
                 break
         else:

@@ -33,7 +33,7 @@ from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
-from kbo.optimize.run.trials import Trial, Trials, number_of
+from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explanation_of
@@ -319,7 +319,7 @@ class Optimizer:
         Raises:
             InvalidInput: There is no such trial.
         """
-        return explanation_of(self.run.trials.known(number_of(trial)).proposal)
+        return explanation_of(self.run.trials.known(trial).proposal)
 
     # Tell
 
@@ -423,20 +423,6 @@ class Optimizer:
             InvalidInput: There is no such trial, or it is removed already.
         """
         return self.run.remove(trial, reason)
-
-    @guarded
-    def without(self, trial: Trial | int) -> Optimizer:
-        """Return a copy of the run in memory without one of its trials.
-
-        Args:
-            trial: The trial, or its number.
-
-        Raises:
-            InvalidInput: There is no such trial, or it is removed already.
-        """
-        others = copy.copy(self)
-        others.remove(trial, "in question")
-        return others
 
     @guarded
     def change(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -367,7 +368,9 @@ def without_doubt(optimizer: Optimizer) -> tuple[Outlier | None, Optimizer]:
     outlier = optimizer.insight.outlier()
     if outlier is None or not outlier.doubtful:
         return outlier, optimizer
-    return outlier, optimizer.without(outlier.number)
+    others = copy.copy(optimizer)
+    others.remove(outlier.number, "in question")
+    return outlier, others
 
 
 def _assumptions(

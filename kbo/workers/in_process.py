@@ -16,7 +16,6 @@ from kbo._base.isolation import as_caller, settings_of_caller
 from kbo._base.program_state import preserved
 from kbo.errors import InvalidInput
 from kbo.workers.call import (
-    YEAR,
     CallOutcome,
     Engine,
     OnReport,
@@ -37,7 +36,6 @@ class InProcess(Engine):
         self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> Iterator[Session]:
         if timeout is not None:
-            timeout = checks.positive("timeout", timeout, most=YEAR)
             _check_alarm()
         yield _InProcess(function, timeout, on_report)
 

@@ -575,7 +575,6 @@ def _optimize() -> Iterator[Call]:
     yield Call("Optimizer.run.begin", "params")
     yield Call("Optimizer.insight.answers", "tolerance")
     yield Call("Optimizer without trials.save", "path")
-    yield Call("Optimizer without trials.run.load", "path")
     values = {"error": 1.0, "speed": 2.0}
     told = {"params": {"x": 0.5}, "value": values}
     yield Call("Optimizer with objectives.tell", "seconds", str, **told)

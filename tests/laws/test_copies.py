@@ -348,7 +348,7 @@ ANSWERS: list[tuple[Any, Callable[[Any], Any]]] = [
     (bandit.NamedMethod, lambda one: one.name),
     (bandit.Facts, lambda one: one.ridge),
     (kbo.Space, lambda one: [one.describe(), one.features(Z.new_full((1, 2), 0.3))]),
-    (Pruning, lambda one: one.n_events),
+    (Pruning, lambda one: one.should_stop(0, [])),
     (kbo.Safe, lambda one: [contents(one.start), one.norm_bound]),
     (kbo.Hypothesis, str),
     (optimize.Bound, lambda one: [one.posterior.n, repr(one.confidence)]),

@@ -80,38 +80,25 @@ def known_results(
     values = checks.instance("was", {} if was is None else was, Mapping)
     value = heading(main_of(objectives))
     source = ""
-    if isinstance(evaluated, (str, os.PathLike)):
-        source = f" of {evaluated}"
-        given = _results_of_file(evaluated, space, maximize, needed, objectives)
-    else:
+    if not isinstance(evaluated, (str, os.PathLike)):
         given = results_of_frame(evaluated, space, needed, value)
-    rows = [_with_values(row, values) for row in given.rows]
+    else:
+        source = f" of {evaluated}"
+        path = checks.path("evaluated", evaluated)
+        if path.suffix == ".csv":
+            given = results_of_csv(path, space, needed, value)
+        else:
+            given = results_of_journal(path, maximize, objectives)
+    rows = []
+    for row in given.rows:
+        if isinstance(row.params, dict):
+            row = row._replace(params={**values, **row.params})
+        rows.append(row)
     usable = _usable(rows, space, needed, value_range, value, source)
     left_out = [*given.left_out, *usable.left_out]
     for reason in left_out:
         log.warning("left out %s", reason)
     return KnownResults(usable.results, left_out)
-
-
-def _results_of_file(
-    evaluated: str | os.PathLike[str],
-    space: Space,
-    maximize: bool,
-    needed: Sequence[str],
-    objectives: Sequence[Objective],
-) -> GivenResults:
-    """Return the results of a table (.csv) or of a journal; arguments as for ``known_results``."""
-    path = checks.path("evaluated", evaluated)
-    if path.suffix == ".csv":
-        return results_of_csv(path, space, needed, heading(main_of(objectives)))
-    return results_of_journal(path, maximize, objectives)
-
-
-def _with_values(row: Row, values: Mapping[str, Any]) -> Row:
-    """Return a result whose missing parameters have the given values, by name."""
-    if not isinstance(row.params, dict):
-        return row
-    return row._replace(params={**values, **row.params})
 
 
 def _usable(

@@ -201,7 +201,8 @@ def _columns_of(table: _Table, space: Space, needed: Sequence[str], value: str) 
     """Return the columns of a table; arguments and errors as for ``results_of_csv``."""
     value = _value_column(table, value)
     of_trials = _has_prefixes(table.columns, space, value)
-    parameters = _parameter_columns(table.columns, space, _PARAMS if of_trials else "")
+    prefix = _PARAMS if of_trials else ""
+    parameters = {f"{prefix}{name}": name for name in space.parameters}
     columns = _Columns(of_trials, value, {}, {}, [])
     for column in table.columns:
         # With a measurement called "seconds" there are the columns "seconds" and "measured.seconds".
@@ -241,19 +242,6 @@ def _value_column(table: _Table, value: str) -> str:
             f"to {value!r}."
         )
     return value
-
-
-def _parameter_columns(columns: Sequence[Any], space: Space, prefix: str) -> dict[Any, str]:
-    """Return the name of the parameter in each column that may hold one; upper and lower case may differ."""
-    names = {f"{prefix}{name}": name for name in space.parameters}
-    for name in space.parameters:
-        expected = f"{prefix}{name}"
-        if expected in columns:
-            continue
-        for column in columns:
-            if str(column).lower() == expected.lower():
-                names[column] = name
-    return names
 
 
 def _has_prefixes(columns: Sequence[Any], space: Space, value: str) -> bool:

@@ -35,7 +35,9 @@ class Callbacks:
             functions = list(on_trial)
         elif on_trial is not None:
             functions = [on_trial]
-        self._functions = [checks.function("on_trial", function) for function in functions]
+        self._functions: list[Any] = [
+            checks.function("on_trial", function) for function in functions
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._functions)
@@ -45,7 +47,9 @@ class Callbacks:
         with contextlib.ExitStack() as stack:
             for function in self._functions:
                 if hasattr(function, "__enter__"):
-                    stack.enter_context(_WithCallersSettings(function))
+                    with as_caller():
+                        function.__enter__()
+                    stack.push(_left(function))
             return stack.pop_all()
 
     def __call__(self, trial: Trial, result: Result) -> str:
@@ -57,19 +61,14 @@ class Callbacks:
         return first_reason
 
 
-class _WithCallersSettings:
-    """A context manager of the user, which is entered and left with the user's settings of PyTorch."""
+def _left(manager: Any) -> Callable[..., Any]:
+    """Return a function that leaves a context manager of the user, with the user's settings of PyTorch."""
 
-    def __init__(self, manager: Any) -> None:
-        self._manager = manager
-
-    def __enter__(self) -> Any:
+    def leave(*error: Any) -> Any:
         with as_caller():
-            return self._manager.__enter__()
+            return manager.__exit__(*error)
 
-    def __exit__(self, *error: Any) -> Any:
-        with as_caller():
-            return self._manager.__exit__(*error)
+    return leave
 
 
 def _reason_of(function: OnTrial, trial: Trial, result: Result) -> str:

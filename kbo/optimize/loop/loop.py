@@ -19,7 +19,7 @@ from kbo.optimize.evaluated.first_points import remaining
 from kbo.optimize.loop.callbacks import Callbacks
 from kbo.optimize.loop.pruning import Pruner, Pruning
 from kbo.optimize.loop.stopping import Stopping, check_not_all_failed, failed_in_a_row, is_hopeless
-from kbo.optimize.objectives.hypervolume import EXACT, hypervolume, non_dominated
+from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.result import result_of
@@ -107,8 +107,7 @@ class Loop:
             self._run.report(self._run.trials.all[number], value, step=step)
             if self._pruning is None:
                 return False
-            events = self._run.events_from(self._pruning.n_events)
-            return self._pruning.should_stop(number, events)
+            return self._pruning.should_stop(number, self._run.events)
         except Exception as error:  # the objective may catch it, so it is raised again later
             self._error_of_report = self._error_of_report or error
             raise
@@ -225,26 +224,13 @@ def place_of(run: Run) -> str:
 
 
 def best_so_far(optimizer: Optimizer) -> dict[str, str]:
-    """Return the best observed value of the trials within the limits, as text; for several objectives their front."""
+    """Return the best observed value of the trials within the limits, or the size of their front, as text."""
     completed = optimizer.insight.within_limits()
     if optimizer.objectives:
-        return _front_so_far(optimizer, completed)
+        targets = targets_of(completed, optimizer.objectives)
+        return {"front": str(int(non_dominated(targets).sum()))}
     values = [trial.value for trial in completed if trial.value is not None]
     if not values:
         return {}
     best = max(values) if optimizer.maximize else min(values)
     return {"best": f"{best:.4g}"}
-
-
-def _front_so_far(optimizer: Optimizer, completed: Sequence[Trial]) -> dict[str, str]:
-    """Return the number of trials on the observed front, and its hypervolume if all reference values are given."""
-    objectives = optimizer.objectives
-    targets = targets_of(completed, objectives)
-    front = targets[non_dominated(targets)]
-    texts = {"front": str(len(front))}
-    if len(optimizer.reference) == len(objectives) <= EXACT:
-        reference = [
-            objective.sign * optimizer.reference[objective.name] for objective in objectives
-        ]
-        texts["volume"] = f"{float(hypervolume(front, targets.new_tensor(reference))):.4g}"
-    return texts

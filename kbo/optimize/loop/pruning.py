@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from scipy.special import stdtr
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
     import optuna
 else:
     optuna = Lazy("optuna")
+
+NAMES = ("curves", "median", "hyperband", "wilcoxon")
+"""Names of pruners; all but the first one are pruners of Optuna."""
 
 _BEST = 0.15
 """Share of the completed trials that count as the best."""
@@ -186,15 +188,6 @@ def optuna_pruner(name: str) -> OptunaPruner:
     return OptunaPruner(pruner)
 
 
-NAMES: dict[str, Callable[[], Pruner]] = {
-    "curves": Curves,
-    "median": partial(optuna_pruner, "median"),
-    "hyperband": partial(optuna_pruner, "hyperband"),
-    "wilcoxon": partial(optuna_pruner, "wilcoxon"),
-}
-"""Pruners by name."""
-
-
 def pruner_of(pruner: object) -> Pruner:
     """Return the pruner that an argument means: a name, a pruner of Optuna, or one of kbo.
 
@@ -203,7 +196,9 @@ def pruner_of(pruner: object) -> Pruner:
         MissingExtra: Optuna is needed, but not installed.
     """
     if isinstance(pruner, str):
-        return NAMES[checks.one_of("pruner", pruner, NAMES)]()
+        if checks.one_of("pruner", pruner, NAMES) == "curves":
+            return Curves()
+        return optuna_pruner(pruner)
     if not isinstance(pruner, type):
         if isinstance(pruner, Pruner):
             return copy.deepcopy(pruner)  # a pruner may keep data of a run
@@ -221,31 +216,26 @@ class Pruning:
     No trial is stopped before another one is complete, or once it has as many reports as a complete trial.
 
     Args:
-        pruner: See ``pruner_of``.
+        pruner: The pruner.
         space: The search space.
         maximize: Whether larger values are better.
     """
 
-    def __init__(self, pruner: object, space: Space, maximize: bool) -> None:
-        self._pruner = pruner_of(pruner)
+    def __init__(self, pruner: Pruner, space: Space, maximize: bool) -> None:
+        self._pruner = pruner
         self._maximize = maximize
         self._trials = Trials(space)  # at the event up to which decisions are made
         self._most_reports = 0  # of a complete trial
         self._stops: dict[int, bool] = {}
 
-    @property
-    def n_events(self) -> int:
-        """The number of events that were taken into account."""
-        return self._trials.n_events
-
-    def should_stop(self, number: int, events: Iterable[Event]) -> bool:
+    def should_stop(self, number: int, events: Sequence[Event]) -> bool:
         """Return whether to stop a trial after its last report.
 
         Args:
             number: Its number.
-            events: The events of the run from number ``n_events`` on.
+            events: The events of the run so far.
         """
-        for event in events:
+        for event in events[self._trials.n_events :]:
             self._trials.add(event)
             if isinstance(event, Tell):
                 n_reports = len(self._trials.all[event.number].reports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbo._base import checks
@@ -136,16 +137,12 @@ class Stopping:
 def check_not_all_failed(optimizer: Optimizer) -> None:
     """Raise TooManyFailures if all trials of a run that has ended have failed."""
     trials = optimizer.run.trials
-    failures = [trial.failure for trial in trials.failed if trial.failure]
-    if not failures or trials.complete or len(failures) < trials.n_asked_ended:
+    if not trials.failed or trials.complete or not trials.all_failed:
         return
-    conditions = optimizer.space.conditions
-    reasons = [with_condition(failure, conditions) for failure in failures[:_MOST_REASONS]]
-    distinct = "; ".join(dict.fromkeys(reasons))
-    failed = f"all {len(failures)} trials failed, the first"
-    if len(failures) == 1:
+    failed = f"all {len(trials.failed)} trials failed, the first"
+    if len(trials.failed) == 1:
         failed = "the only trial failed"
-    raise TooManyFailures(f"{failed} with: {distinct}. {_advice(optimizer, failures[0])}")
+    raise _error(optimizer, failed, trials.failed[:_MOST_REASONS])
 
 
 def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooManyFailures:
@@ -161,8 +158,7 @@ def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooMany
         failed = f"trial {last.number} failed, as every other one would,"
     elif n_trials == 1:
         failed = f"trial {last.number} failed, and max_failures is 1: it ended"
-    reason = with_condition(last.failure or "", optimizer.space.conditions)
-    return TooManyFailures(f"{failed} with: {reason}. {_advice(optimizer, last.failure or '')}")
+    return _error(optimizer, failed, [last])
 
 
 def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
@@ -172,19 +168,28 @@ def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
     return lacks_name(last.failure or "", optimizer.run.main)
 
 
-def _advice(optimizer: Optimizer, failure: str) -> str:
-    """Return the advice after too many failures, one of them for the given reason, in sentences."""
+def _error(optimizer: Optimizer, failed: str, trials: Sequence[Trial]) -> TooManyFailures:
+    """Return the error of failed trials, with their different reasons and advice.
+
+    Args:
+        optimizer: The optimiser of the run.
+        failed: The first words.
+        trials: The trials whose reasons are shown.
+    """
+    failures = [trial.failure or "" for trial in trials]
+    reasons = [with_condition(failure, optimizer.space.conditions) for failure in failures]
     advice = "Correct the objective or its bounds"
-    if lacks_name(failure, optimizer.run.main):
+    if lacks_name(failures[0], optimizer.run.main):
         advice = "Correct the name in constraints or objectives, or what the objective returns"
+    text = f"{failed} with: {'; '.join(dict.fromkeys(reasons))}. {advice}"
     path = optimizer.run.path
     if path is None:
-        return f"{advice}."
+        return TooManyFailures(f"{text}.")
     counting = "they count in n_trials (--trials)"
     if optimizer.run.trials.all_failed:
         counting = "they do not count in n_trials (--trials) of the next call"
-    return (
-        f"{advice}, and start the same call again. The failed trials stay in {path}: {counting}, and the search avoids "
+    return TooManyFailures(
+        f"{text}, and start the same call again. The failed trials stay in {path}: {counting}, and the search avoids "
         "their parameters. After a fault that has nothing to do with the parameters a new journal is better (kbo tune "
         "--fresh renames the old one)."
     )

@@ -222,15 +222,17 @@ def _front(quantities: Quantities) -> SearchedFront | None:
     trials = quantities.within_limits()
     if not trials:
         return None
-    targets = quantities.targets(trials)
-    if targets is None:
+    surrogates = quantities.surrogates()
+    if not surrogates:
         return None
+    features = quantities.features(trials)
+    means = [s.posterior.predict(features)[0].cpu() for s in surrogates.values()]
+    targets = torch.stack(means, -1)
     on_front = non_dominated(targets)
     targets = targets[on_front]
     largest = targets.amax(0)
     extent = largest - targets.amin(0)
     reference = largest - ((1 + _BELOW) * extent).clamp_min(_LEAST_EXTENT)
-    surrogates = quantities.surrogates()
     for row, objective in enumerate(quantities.objectives):
         if objective.name in quantities.reference:
             value = objective.sign * quantities.reference[objective.name]

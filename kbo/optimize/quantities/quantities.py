@@ -6,9 +6,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
-import torch
 from torch import Tensor
 
 from kbo._base import checks
@@ -29,8 +27,6 @@ from kbo.optimize.strategies.safe_exploration import SafePoints
 from kbo.optimize.surrogates.evaluation import ANY, Evaluation, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
-
-M = TypeVar("M", Constraint, Objective)
 
 _N_LEADING = 8
 """Number of the best trials near which a search begins."""
@@ -175,19 +171,6 @@ class Quantities:
         if not noiseless or None in noiseless:
             return None
         return True
-
-    def targets(self, trials: list[Trial]) -> Tensor | None:
-        """Return the posterior means [n m] of all objectives at trials, as targets; None without surrogates.
-
-        Raises:
-            RefutedAssumptions: As ``surrogates``.
-        """
-        surrogates = self.surrogates()
-        if not surrogates:
-            return None
-        features = self.features(trials)
-        means = [s.posterior.predict(features)[0].cpu() for s in surrogates.values()]
-        return torch.stack(means, -1)
 
     def bounded(self) -> Surrogate | None:
         """Return the surrogate of the objective if it has a bound; None while it has none."""
@@ -386,12 +369,12 @@ def _quantities(
     n_quantities = n_objectives + sum(constraint.name != OBJECTIVE for constraint in undecided)
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
 
-    def with_quantity(measured: M) -> tuple[M, Quantity]:
+    def quantity_of(measured: Constraint | Objective) -> Quantity:
         setting_of_measured = setting.for_quantity(measured, n_quantities)
-        return measured, Quantity(setting_of_measured, without_range, f"{measured.title}: ")
+        return Quantity(setting_of_measured, without_range, f"{measured.title}: ")
 
-    others = [with_quantity(objective) for objective in objectives[1:]]
-    constrained = [with_quantity(constraint) for constraint in undecided]
+    others = [(objective, quantity_of(objective)) for objective in objectives[1:]]
+    constrained = [(constraint, quantity_of(constraint)) for constraint in undecided]
     prefix = ""
     if objectives:
         prefix = f"{objectives[0].title}: "

@@ -64,10 +64,13 @@ def balance(means: Tensor, front: Tensor) -> Tensor:
         means: The means [n m] of the objectives, larger ones better.
         front: The means [f m] at the points of the front.
     """
-    least = front.amin(0)
-    extent = front.amax(0) - least
-    extent = extent.masked_fill(extent == 0, 1.0)
-    return ((means - least) / extent).amin(-1)
+    return ((means - front.amin(0)) / _extents(front)).amin(-1)
+
+
+def _extents(front: Tensor) -> Tensor:
+    """Return the largest less the least mean of each objective at points with means [f m], [m]; 1 if they are equal."""
+    extents = front.amax(0) - front.amin(0)
+    return extents.masked_fill(extents == 0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,7 @@ class FrontTrials:
     @property
     def extents(self) -> Tensor:
         """The largest less the least mean of each objective on the front, [m]; 1 where all are equal."""
-        means = self.means[self.rows].double()
-        extents = means.amax(0) - means.amin(0)
-        return extents.masked_fill(extents == 0, 1.0)
+        return _extents(self.means[self.rows].double())
 
 
 def front_trials(quantities: Quantities) -> FrontTrials | None:

@@ -40,14 +40,17 @@ Time = Annotated[float, Meta(ge=0, le=253_402_300_799)]
 Entry = dict[str, Scalar | list[Scalar | dict[str, Scalar]] | dict[str, Scalar | list[Scalar]]]
 
 
-class _Event(
+class _Line(
     Struct,
-    kw_only=True,
     omit_defaults=True,
     forbid_unknown_fields=True,
     gc=False,
     tag_field="event",
 ):
+    """A line of a journal after the first one."""
+
+
+class _Event(_Line, kw_only=True):
     """An event of a trial: the number of the trial, and the time in seconds since 1970."""
 
     number: Whole
@@ -113,15 +116,7 @@ class Remove(_Event, tag="remove"):
     reason: str
 
 
-class Change(
-    Struct,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag="space",
-    tag_field="event",
-):
+class Change(_Line, tag="space", kw_only=True):
     """The space changes; ``was`` has the values of new parameters for earlier trials, by name.
 
     If ``same_scale``, numbers keep the scale on which the kernel compared them before.
@@ -133,15 +128,7 @@ class Change(
     time: Time | None = None
 
 
-class SessionStart(
-    Struct,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag="session",
-    tag_field="event",
-):
+class SessionStart(_Line, tag="session", kw_only=True):
     """A call of ``minimize`` or ``maximize`` begins, with these limits."""
 
     time: Time

@@ -191,13 +191,7 @@ def _number(value: Any) -> float | None:
 def _not_a_number(value: Any) -> str:
     """Return the description of a value that is no finite number."""
     shown = checks.shown(value)
-    if value is None:
-        return shown
-    try:
-        is_infinite = not math.isfinite(checks.real(value))
-    except Exception:  # as above
-        is_infinite = False
-    if is_infinite:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return shown
     if _is_several_numbers(value):
         advice = "for several objectives pass objectives=[...], their names, and return a dict"

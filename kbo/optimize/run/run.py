@@ -35,7 +35,7 @@ from kbo.optimize.run.events import (
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
 from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
-from kbo.optimize.run.trials import Trial, Trials, number_of
+from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Params, Space
 from kbo.workers.call import CallOutcome
 
@@ -144,11 +144,6 @@ class Run:
         if self._journal is None:
             return None
         return str(self._journal.path)
-
-    @guarded
-    def events_from(self, number: int) -> list[Event]:
-        """Return the events from event ``number`` on, oldest first."""
-        return self._events[number:]
 
     @guarded
     def abandoned(self) -> list[Trial]:
@@ -321,14 +316,14 @@ class Run:
     @guarded
     def correct(self, trial: Trial | int, value: Any) -> Trial:
         """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
-        ended = self._trials.ended(number_of(trial))
+        ended = self._trials.ended(trial)
         number, measured = self.outcome(value)
         return self._record(Correct(number=ended.number, value=number, measured=measured))
 
     @guarded
     def remove(self, trial: Trial | int, reason: str) -> Trial:
         """Record that a trial does not count; arguments and errors as for ``Optimizer.remove``."""
-        known = self._trials.known(number_of(trial))
+        known = self._trials.known(trial)
         if known.status == "removed":
             raise InvalidInput(f"trial {known.number} is removed already.")
         reason = shortened(checks.text("reason", reason), LONGEST_REASON)
@@ -559,7 +554,7 @@ class Run:
         started first, and its value comes last; so nobody can select values by the order of the reports.
         """
         if isinstance(params, Trial | int):
-            return self._trials.unfinished(number_of(params)).number
+            return self._trials.unfinished(params).number
         carried = self.space.carried(params)
         for trial in reversed(self._trials.pending.values()):
             begun = self._trials.begun[trial.number]  # before a change of the space

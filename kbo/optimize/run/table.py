@@ -170,22 +170,16 @@ def _is_text_of(kind: type, text: str) -> bool:
         return False
 
 
-def option(cell: str, parameter: Parameter) -> Any:
+def option(written: str, parameter: Parameter) -> Any:
     """Return the value of a parameter that a cell of CSV holds; the text itself if it holds none."""
     if isinstance(parameter, (Float, Int)):
-        return parsed(cell)
-    for is_written in (_is_exactly, _is_nearly):
-        options = [value for value in parameter.options if is_written(value, cell)]
-        if options:
-            break
+        return parsed(written)
+    options = [value for value in parameter.options if cell(value) == written]
+    if not options:
+        options = [value for value in parameter.options if _is_nearly(value, written)]
     if len(options) == 1:
         return options[0]
-    return cell
-
-
-def _is_exactly(value: Any, written: str) -> bool:
-    """Return True if a cell holds a value as ``text`` writes it."""
-    return cell(value) == written
+    return written
 
 
 def _is_nearly(value: Any, cell: str) -> bool:

@@ -121,13 +121,6 @@ class Trial:
         return ways
 
 
-def number_of(trial: Trial | int) -> int:
-    """Return the number of a trial, which may be given by its number."""
-    if isinstance(trial, Trial):
-        return trial.number
-    return checks.whole("trial", trial, 0)
-
-
 class Trials:
     """The trials that the events of a run describe.
 
@@ -348,44 +341,46 @@ class Trials:
         trial.failure = None
         trial.pruned = False
 
-    def known(self, number: int) -> Trial:
-        """Return a trial by its number.
+    def known(self, trial: Trial | int) -> Trial:
+        """Return a trial, which may be given by its number.
 
         Raises:
             InvalidInput: There is none.
         """
-        if not 0 <= number < len(self.all):
+        if isinstance(trial, Trial):
+            number = trial.number
+        else:
+            number = checks.whole("trial", trial, 0)
+        if number >= len(self.all):
             raise InvalidInput(
                 f"there is no trial {number}: the run has {len(self.all)} trials, from 0."
             )
         return self.all[number]
 
-    def ended(self, number: int) -> Trial:
+    def ended(self, trial: Trial | int) -> Trial:
         """Return a trial that has ended.
 
         Raises:
-            InvalidInput: There is no trial of this number, or it is pending.
+            InvalidInput: There is no such trial, or it is pending.
         """
-        trial = self.known(number)
-        if trial.status == "pending":
-            raise InvalidInput(f"trial {number} is pending: report its value with tell.")
-        return trial
+        ended = self.known(trial)
+        if ended.status == "pending":
+            raise InvalidInput(f"trial {ended.number} is pending: report its value with tell.")
+        return ended
 
-    def unfinished(self, number: int) -> Trial:
-        """Return a pending trial by its number.
+    def unfinished(self, trial: Trial | int) -> Trial:
+        """Return a pending trial.
 
         Raises:
-            InvalidInput: There is none, or it has ended.
+            InvalidInput: There is no such trial, or it has ended.
         """
-        status = "unknown"
-        if number < len(self.all):
-            status = self.all[number].status
-        if status != "pending":
+        unfinished = self.known(trial)
+        if unfinished.status != "pending":
             raise InvalidInput(
-                f"trial {number} is {status}: nothing more can be reported about it. Report another measurement by its "
-                "parameters, or replace the result by correct"
+                f"trial {unfinished.number} is {unfinished.status}: nothing more can be reported about it. Report "
+                "another measurement by its parameters, or replace the result by correct"
             )
-        return self.all[number]
+        return unfinished
 
     def _finish(self, trial: Trial, event: Tell | Fail | Prune) -> None:
         """End a trial."""
