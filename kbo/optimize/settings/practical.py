@@ -221,7 +221,7 @@ class Practical(Setting):
         else:
             noise_std = 0.0 if schedule.fitted_noiseless else self.noise_std
             errors = prediction_errors(fitted_values)
-            ratios = noise_ratios(fitted_values, fitted_values, self.noise_std, device)
+            ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
             X, y = data(fitted_values)
             if self.limit is None:
                 fitted = self.fitted(problem.space, X, y, noise_std, errors, ratios)
