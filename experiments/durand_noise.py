@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from kbo.confidence import NoiseBounds
-from kbo.confidence.noise.residuals import RegressionFit
+from kbo.confidence.noise_residuals import RegressionFit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 

@@ -52,7 +52,7 @@ from .space import Ordinal as Ordinal
 from .space import Space as Space
 from .space import When as When
 from .workers.call import RunningTrial as RunningTrial
+from .workers.in_process import Threads as Threads
 from .workers.processes import Processes as Processes
-from .workers.threads import Threads as Threads
 
 __version__: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,9 +66,9 @@ def check_posterior(
     laws.order_of_data(ordered)
     laws.points()
     laws.bad_data()
-    laws.forks()
+    laws.independence("fork", lambda state: state.fork())
+    laws.independence("copy", copy.deepcopy)
     laws.data_of_the_caller()
-    laws.copies()
 
 
 class _Laws:
@@ -84,16 +85,15 @@ class _Laws:
         y = torch.randn(half, generator=torch.Generator().manual_seed(0), dtype=X.dtype)
         self._make = make
         self._tolerance = tolerance
-        self._formulas = formulas or _Dense
+        self._formulas = formulas
         self.X = X[:half]
         self.y = y.to(X)
         self.Z = X[half:]
 
     def without_data(self) -> None:
         empty = self._make(_RIDGE)
-        actual = {name: value.to(self.X) for name, value in _numbers(empty, self.Z).items()}
-        formulas = _Dense(empty, self.X[:0], self.y[:0])
-        expected = _at_all_ridges(formulas.at, self.Z)
+        actual = {name: value.to(self.X) for name, value in self._numbers(empty.at).items()}
+        expected = self._numbers(partial(_Dense, empty, self.X[:0], self.y[:0]))
         self._same("without data the answers are the prior", actual, expected)
         self._same(
             "prior_variance is the diagonal of the prior",
@@ -103,11 +103,11 @@ class _Laws:
         _holds(empty.ridge == _RIDGE, "the ridge is the given one")
 
     def formulas(self) -> None:
-        state = self._observed(slice(None))
+        state = self._observed()
         _holds(state.n == len(self.X), "n counts the observations")
         self._same(
             "the answers equal the dense formulas",
-            _numbers(state, self.Z),
+            self._numbers(state.at),
             self._expected(state, self.X, self.y),
         )
         self._same(
@@ -118,21 +118,21 @@ class _Laws:
         twice = self._observed(slice(None), slice(None))
         self._same(
             "repeated points count again",
-            _numbers(twice, self.Z),
+            self._numbers(twice.at),
             self._expected(twice, self.X.repeat(2, 1), self.y.repeat(2)),
         )
 
     def order_of_data(self, ordered: bool) -> None:
-        expected = _numbers(self._observed(slice(None)), self.Z)
+        expected = self._numbers(self._observed().at)
         one_by_one = self._observed(*(slice(i, i + 1) for i in range(len(self.X))))
-        self._same("data one by one give the same", _numbers(one_by_one, self.Z), expected)
+        self._same("data one by one give the same", self._numbers(one_by_one.at), expected)
         if not ordered:
             reverse = self._observed(torch.arange(len(self.X)).flip(0))
             law = "the order of the data does not matter"
-            self._same(law, _numbers(reverse, self.Z), expected)
+            self._same(law, self._numbers(reverse.at), expected)
 
     def points(self) -> None:
-        state = self._observed(slice(None))
+        state = self._observed()
         mean, variance = state.predict(self.Z)
         means, variances = zip(*map(state.predict, self.Z.split(1)), strict=True)
         self._same(
@@ -149,14 +149,14 @@ class _Laws:
     def bad_data(self) -> None:
         X = self.X
         y = self.y
-        state = self._observed(slice(None))
-        expected = _numbers(state, self.Z)
+        state = self._observed()
+        expected = self._numbers(state.at)
         version = state.version
         for bad_X, bad_y in [(X, y * torch.nan), (X * torch.nan, y), (X, y[:1]), (X[:, :0], y)]:
             try:
                 state.update(bad_X, bad_y)
             except InvalidInput:
-                self._same("a failed update changes nothing", _numbers(state, self.Z), expected)
+                self._same("a failed update changes nothing", self._numbers(state.at), expected)
                 _holds(
                     state.version == version and state.n == len(X),
                     "a failed update changes neither version nor n",
@@ -166,43 +166,37 @@ class _Laws:
                     "data that are not finite, or do not fit, are refused by InvalidInput"
                 )
 
-    def forks(self) -> None:
-        state = self._observed(slice(None))
-        expected = _numbers(state, self.Z)
+    def independence(self, name: str, copy_of: Callable[[Posterior], Posterior]) -> None:
+        """Check that a copy and its original do not change each other, and learn the same.
+
+        Args:
+            name: The kind of copy, in messages.
+            copy_of: Returns a copy of a posterior.
+        """
+        state = self._observed()
+        expected = self._numbers(state.at)
         version = state.version
         new_targets = self.Z.sum(-1)
 
-        fork = state.fork()
-        fork.update(self.Z, new_targets)
-        _holds(
-            fork.version != version and state.version == version,
-            "an update changes the version, that of a fork alone",
-        )
-        self._same("a fork does not change its parent", _numbers(state, self.Z), expected)
-
-        numbers_of_fork = _numbers(fork, self.Z)
-        state.update(self.Z, new_targets)
-        numbers_of_parent = _numbers(state, self.Z)
-        law = "a parent does not change its fork"
-        self._same(law, _numbers(fork, self.Z), numbers_of_fork)
-        law = "a posterior and its fork learn the same from the same data"
-        self._same(law, numbers_of_fork, numbers_of_parent)
-
-    def copies(self) -> None:
-        state = self._observed(slice(None))
-        expected = _numbers(state, self.Z)
-        new_targets = self.Z.sum(-1)
-
-        twin = copy.deepcopy(state)
-        self._same("a copy answers the same", _numbers(twin, self.Z), expected)
+        twin = copy_of(state)
+        self._same(f"a {name} answers the same", self._numbers(twin.at), expected)
         twin.update(self.Z, new_targets)
-        self._same("a copy does not change its original", _numbers(state, self.Z), expected)
+        _holds(
+            twin.version != version and state.version == version,
+            f"an update changes the version, that of a {name} alone",
+        )
+        law = f"a {name} does not change its original"
+        self._same(law, self._numbers(state.at), expected)
+
+        numbers_of_twin = self._numbers(twin.at)
         state.update(self.Z, new_targets)
-        law = "a copy continues as the original does"
-        self._same(law, _numbers(twin, self.Z), _numbers(state, self.Z))
+        law = f"an original does not change its {name}"
+        self._same(law, self._numbers(twin.at), numbers_of_twin)
+        law = f"a posterior and its {name} learn the same from the same data"
+        self._same(law, numbers_of_twin, self._numbers(state.at))
 
     def data_of_the_caller(self) -> None:
-        expected = _numbers(self._observed(slice(None)), self.Z)
+        expected = self._numbers(self._observed().at)
         X = self.X.clone()
         y = self.y.clone()
         state = self._make(_RIDGE)
@@ -210,19 +204,38 @@ class _Laws:
         X.zero_()
         y.zero_()
         law = "data that the caller changes later change nothing"
-        self._same(law, _numbers(state, self.Z), expected)
+        self._same(law, self._numbers(state.at), expected)
 
     def _observed(self, *pieces: slice | Tensor) -> Posterior:
-        """Return a posterior that has observed parts of the data, one after the other."""
+        """Return a posterior that has observed parts of the data, by default all, one after the other."""
         state = self._make(_RIDGE)
-        for piece in pieces:
+        for piece in pieces or (slice(None),):
             state.update(self.X[piece], self.y[piece])
         return state
 
     def _expected(self, state: Posterior, X: Tensor, y: Tensor) -> Numbers:
         """Return the numbers of the formulas for data X [n d], y [n]."""
-        formulas = self._formulas(state, X, y)
-        return _at_all_ridges(formulas.at, self.Z)
+        if self._formulas is None:
+            return self._numbers(partial(_Dense, state, X, y))
+        return self._numbers(self._formulas(state, X, y).at)
+
+    def _numbers(self, at: Callable[[float], Any]) -> Numbers:
+        """Return the numbers at the points Z and all ridges of posteriors at one ridge."""
+        rows: list[Numbers] = []
+        for ridge in _RIDGES:
+            posterior = at(ridge)
+            mean, variance = posterior.predict(self.Z)
+            rows.append(
+                {
+                    "mean": mean,
+                    "variance": variance,
+                    "covariance": posterior.covariance(self.Z, self.Z.flip(0)),
+                    "log_det": posterior.log_det(),
+                    "quad": posterior.quad(),
+                    "effective_dimension": posterior.effective_dimension(),
+                }
+            )
+        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
     def _same(self, law: str, actual: Numbers, expected: Numbers) -> None:
         """Raise AssertionError unless numbers equal the expected ones up to the tolerance."""
@@ -242,44 +255,8 @@ def _holds(condition: bool, law: str) -> None:
         raise AssertionError(law)
 
 
-def _numbers(state: Posterior, Z: Tensor) -> Numbers:
-    """Return the numbers of a posterior at points Z and all ridges."""
-    return _at_all_ridges(state.at, Z)
-
-
-def _at_all_ridges(at: Callable[[float], Any], Z: Tensor) -> Numbers:
-    """Return the numbers of posteriors at one ridge, for all ridges."""
-    rows: list[Numbers] = []
-    for ridge in _RIDGES:
-        posterior = at(ridge)
-        mean, variance = posterior.predict(Z)
-        rows.append(
-            {
-                "mean": mean,
-                "variance": variance,
-                "covariance": posterior.covariance(Z, Z.flip(0)),
-                "log_det": posterior.log_det(),
-                "quad": posterior.quad(),
-                "effective_dimension": posterior.effective_dimension(),
-            }
-        )
-    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-
-
 class _Dense:
-    """The dense formulas for data X [n d], y [n], from the prior of a posterior."""
-
-    def __init__(self, state: Posterior, X: Tensor, y: Tensor) -> None:
-        self._state = state
-        self._X = X
-        self._y = y
-
-    def at(self, ridge: float) -> _DenseAt:
-        return _DenseAt(self._state, self._X, self._y, ridge)
-
-
-class _DenseAt:
-    """The dense formulas at one ridge."""
+    """The dense formulas at one ridge, for data X [n d], y [n], from the prior of a posterior."""
 
     def __init__(self, state: Posterior, X: Tensor, y: Tensor, ridge: float) -> None:
         self._prior = state.prior

@@ -120,7 +120,7 @@ def test_a_kernel_by_name_is_answered_with_an_example():
 
 
 def test_an_array_of_options_is_answered_with_how_to_make_a_list():
-    with pytest.raises(kbo.InvalidInput, match=r"For a list of its values write \.tolist\(\)"):
+    with pytest.raises(kbo.InvalidInput, match=r"\(of an array, \.tolist\(\)\)"):
         kbo.Optimizer({"lr": np.logspace(-4, 0, 5)})
 
 

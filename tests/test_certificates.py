@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, norm_lower_bound
-from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
+from kbo.confidence.certificate import Certificate, certify, cone_program
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import FixedDictionary, NystromRidge
 from tests import dense

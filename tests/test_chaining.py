@@ -18,8 +18,7 @@ from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds
-from kbo.confidence.chaining.bonus import contal
-from kbo.confidence.chaining.proved import Cuts, proved_cuts
+from kbo.confidence.chaining.bonus import Cuts, contal, proved_cuts
 from kbo.confidence.gaussian import exact_tail, srinivas
 from kbo.models import KernelRidgeGP
 from kbo.regression import BatchView, FixedPoints, GreedyDictionary, Hypothetical, NystromRidge

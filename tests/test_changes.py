@@ -128,7 +128,7 @@ def test_a_run_goes_on_in_the_new_space_from_its_journal_and_from_copies_too(nam
     expected = optimizer.suggest()
     optimizer.close()
     loaded = random_search(before)
-    loaded.load(tmp_path / "saved")
+    loaded.run.load(tmp_path / "saved")
     opened = random_search(after, tmp_path / "j")
     for again in (opened, loaded, pickle.loads(pickle.dumps(optimizer))):
         assert again.trials == optimizer.trials

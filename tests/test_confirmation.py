@@ -13,8 +13,7 @@ from scipy.integrate import quad
 import kbo
 from experiments.guarantees import confirmation as confirmation_figures
 from kbo._base.streams import AboveBar
-from kbo.confidence.repeated.mean import bounded_mean
-from kbo.confidence.repeated.median import median, median_bounds
+from kbo.confidence.repeated import bounded_mean, median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.insight.confirmation.evaluations import Evaluations
 from kbo.optimize.insight.confirmation.race import Finalist

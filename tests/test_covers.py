@@ -276,7 +276,7 @@ def learned(
 @pytest.mark.parametrize("anchors", ANCHORS, ids=["exact", "sketched"])
 def test_a_chain_is_kept_while_data_arrive_and_still_covers(monkeypatch, anchors):
     """Also with deeper levels, when points become known."""
-    monkeypatch.setattr("kbo.confidence.chaining.memory.GROWTH", 100.0)
+    monkeypatch.setattr("kbo.confidence.chaining.chain.GROWTH", 100.0)
     ridge = 1e-4
     confidence = Chaining(0.1, points=Z)
     state = learned(1, anchors, ridge)

@@ -90,7 +90,7 @@ def test_runs_with_error_bars_continue_from_their_journal_and_from_tables(tmp_pa
     optimizer.close()
     trials = optimizer.trials
     loaded = kbo.Optimizer(LINE)
-    loaded.load(journal)
+    loaded.run.load(journal)
     table = pd.DataFrame([{**t.params, "value": t.value, **t.measured} for t in trials])
     known = kbo.Optimizer(LINE, evaluated=table)
     for again in (loaded, known):

@@ -82,16 +82,9 @@ def ridged(value: Any) -> Tensor:
     return torch.stack(fed(AdaptiveRidge(KernelRidge(rbf(), 0.1), Chosen(value))).predict(Z))
 
 
-def raised(value: Any) -> Tensor:
-    state = fed(PriorMean(KernelRidge(rbf(), 0.1), lambda points: value))
-    moments = state.across(Z.unsqueeze(-2)).grid([0.1])
-    return torch.stack([*state.predict(Z), moments.mean.flatten(), state.at().factored(Z)[0]])
-
-
 HOOKS: dict[str, Callable[[Any], Tensor]] = {
     "the width of a confidence": widened,
     "the ridge of a schedule": ridged,
-    "a constant prior mean": raised,
 }
 
 
@@ -109,6 +102,8 @@ def test_a_prior_mean_of_another_shape_is_refused_with_the_shape_that_fits():
     words = r"mean must return a tensor of shape \[9\] .*got a Tensor of shape"
     with pytest.raises(InvalidInput, match=words):
         fed(PriorMean(KernelRidge(rbf(), 0.1), lambda x: x))
+    with pytest.raises(InvalidInput, match=r"tensor of shape .*got 0\.5"):
+        fed(PriorMean(KernelRidge(rbf(), 0.1), lambda x: 0.5))
 
 
 def test_a_kernel_of_another_shape_is_refused_with_the_shape_that_fits():

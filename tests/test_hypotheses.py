@@ -16,7 +16,7 @@ from kbo.confidence import (
     SelfNormalized,
 )
 from kbo.confidence.energy import averaged as averaged_energy
-from kbo.confidence.unexplained import norm_by_energy, unexplained
+from kbo.confidence.least_norm import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP
 from kbo.optimize.surrogates.hypotheses_surrogate import union

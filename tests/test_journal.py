@@ -181,7 +181,7 @@ def test_a_journal_of_another_problem_is_refused_with_what_differs(tmp_path, opt
     before = path.read_bytes()
     for refused in (
         lambda: kbo.Optimizer(**others, journal=path),
-        lambda: kbo.Optimizer(**others).load(path),
+        lambda: kbo.Optimizer(**others).run.load(path),
     ):
         with pytest.raises(kbo.JournalError, match=f"(?s)another problem.*{re.escape(says)}"):
             refused()

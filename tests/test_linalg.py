@@ -36,7 +36,7 @@ def grow(factor: GrowingCholesky, cross: Tensor, block: Tensor) -> None:
     """Half of the diagonal's 1 as noise; right-hand sides are row numbers."""
     n, r = cross.shape
     y = torch.arange(n, n + r).to(block)
-    factor.append(cross, block - 0.5 * torch.eye(r).to(block), 0.5, y)
+    factor.append(cross, block - 0.5 * torch.eye(r).to(block), torch.full_like(y, 0.5), y)
 
 
 def whole(factor: GrowingCholesky) -> Tensor:

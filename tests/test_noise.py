@@ -22,7 +22,7 @@ from kbo.confidence import (
     SelfNormalized,
     energy,
 )
-from kbo.confidence.noise.residuals import RegressionFit, at_least
+from kbo.confidence.noise_residuals import RegressionFit, at_least
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import Error, FixedDictionary, NystromRidge, View

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.optimize.loop.progress import place_of
+from kbo.optimize.loop.loop import place_of
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import repetitions
 
@@ -90,6 +90,19 @@ def test_failures_are_recorded_and_never_fed_to_the_model():
     for n_trials, message in ((1, "the only trial failed with"), (2, "trial 0 failed, and max_fa")):
         with pytest.raises(kbo.TooManyFailures, match=message):
             kbo.minimize(lambda x: 1 / 0, LINE, n_trials, max_failures=3 - n_trials)
+
+
+def test_after_a_mistake_in_the_objective_the_same_call_gets_all_its_trials(tmp_path, caplog):
+    journal = tmp_path / "run.jsonl"
+    for message in ("do not count in n_trials .* of the next call", "failed"):
+        with pytest.raises(kbo.TooManyFailures, match=message):
+            kbo.minimize(lambda x: 1 / 0, LINE, 6, journal=journal)
+    result = kbo.minimize(lambda x: x[0], LINE, 6, journal=journal)
+    assert "the 10 trials of earlier calls failed, so they do not count" in caplog.text
+    assert [trial.status for trial in result.trials] == ["failed"] * 10 + ["complete"] * 6
+    result = kbo.minimize(lambda x: x[0], LINE, 7, journal=journal)
+    assert len(result.trials) == 17
+    assert "6 of them ended in earlier sessions" in result.stopped
 
 
 def test_a_run_that_continues_names_the_trials_without_a_result(tmp_path):

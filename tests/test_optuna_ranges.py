@@ -21,7 +21,7 @@ UNIT = FloatDistribution(0, 1)
 
 
 def practical(**options):
-    return KBOSampler(seed=0, n_startup_trials=4, **options)
+    return KBOSampler(seed=0, setting=kbo.Practical(n_initial=4), **options)
 
 
 def certified(norm_bound=4.0):
@@ -79,8 +79,8 @@ def test_the_union_of_ranges_contains_both_on_the_scale_of_the_second():
         (real(1, 9), log(2, 8), log(1, 9)),
         (real(0, 1, 0.1), real(0.3, 2, 0.1), real(0, 2, 0.1)),
         (real(0, 1, 0.1), real(0.25, 1.25, 0.1), real(0, 1.25)),
-        (whole(2, 10, 4), whole(4, 16, 6), whole(2, 16, 2)),
-        (whole(3, 3), whole(7, 7), whole(3, 7, 4)),
+        (whole(2, 10, 4), whole(4, 16, 6), whole(2, 16)),
+        (whole(3, 3), whole(7, 7), whole(3, 7)),
         (whole(0, 3), real(0.5, 5), real(0, 5)),
     ):
         joined = union([first, second])
@@ -208,8 +208,12 @@ def test_values_near_a_range_are_data_and_those_far_away_are_named_once(caplog):
         study.optimize(lambda t: (t.suggest_float("x", 0.0, 1.0) - 1.2) ** 2, n_trials=1)
     assert study.sampler.recommended(study).params == {"x": 1.2}
     assert study.sampler.interval(study, {"x": 1.15}) is not None
-    assert "trial 5 and others like it are left out of the model: x = 9.0 is far" in caplog.text
-    assert caplog.text.count("left out") == 1
+    for number, x in ((5, 9.0), (6, 1e6)):
+        words = (
+            f"trial {number} is left out of the model: its parameters {{'x': {x}}} have no place"
+        )
+        assert caplog.text.count(words) == 1
+    assert caplog.text.count("left out") == 2
     assert "2 left out (far outside the ranges of the others: 5, 6)" in str(kbo.audit(study))
 
 
@@ -243,7 +247,7 @@ def test_the_certified_setting_takes_narrower_ranges_and_names_wider_ones_and_va
     study.enqueue_trial({"x": 2.2})
     study.optimize(bowl(0.0, 2.0), n_trials=1)
     assert study.sampler.interval(study, {"x": 0.5, "y": 0.5}) == before
-    assert "trial 6 and others like it are left out" in caplog.text
+    assert "trial 6 is left out" in caplog.text
     words = r"whole range of each parameter from the first trial on.*trial 0 has 'x'"
     with pytest.raises(InvalidInput, match=words):
         study.optimize(bowl(0.0, 3.0), n_trials=2)

@@ -11,7 +11,7 @@ from gpytorch.kernels import MaternKernel
 from scipy import stats
 
 import kbo
-from kbo.optimize.loop.pruning.pruning import Curves, Pruning, pruner_of
+from kbo.optimize.loop.pruning import Curves, Pruning, pruner_of
 from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import Trial

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kbo.confidence.mixture.ridge_search import (
+from kbo.confidence.ridge_search import (
     bracket_by_walk,
     brackets_on_grid,
     minimise,
@@ -65,16 +64,6 @@ class Valleys:
             * self.s
         )
 
-    def select(self, rows: Tensor) -> Valleys:
-        """Some of the functions, which go on recording together."""
-        part = copy.copy(self)
-        part.shapes, part.c, part.s = (
-            [self.shapes[row] for row in rows.tolist()],
-            self.c[rows],
-            self.s[rows],
-        )
-        return part
-
     def least(self, low: float, high: float) -> Tensor:
         """The minimum at the centre, or at the end that is nearest to it or at which the function is lowest."""
         ends = self.c.new_tensor([[low], [high]]).expand(2, len(self.c))
@@ -88,7 +77,7 @@ class Valleys:
 )
 def test_finds_the_minima_of_many_valleys_at_once_within_the_limits(several, ends):
     f, grid = Valleys(several), between(*ends)
-    t, value = minimise(f.select, brackets_on_grid(grid, f.at(grid.unsqueeze(-1))))
+    t, value = minimise(f, brackets_on_grid(grid, f.at(grid.unsqueeze(-1))))
     least = f.least(*ends)
     assert (value <= least + 1e-7 * (1 + least.abs())).all()
     assert (value >= least - 1e-15 * (1 + least.abs())).all()
@@ -97,7 +86,7 @@ def test_finds_the_minima_of_many_valleys_at_once_within_the_limits(several, end
     assert all(((ends[0] <= asked) & (asked <= ends[1])).all() for asked in (t, *f.asked))
     for i, one in enumerate(several):  # it does not depend on the other functions
         alone = Valleys([one])
-        found = minimise(alone.select, brackets_on_grid(grid, alone.at(grid.unsqueeze(-1))))[1]
+        found = minimise(alone, brackets_on_grid(grid, alone.at(grid.unsqueeze(-1))))[1]
         torch.testing.assert_close(found[0], value[i], rtol=1e-7, atol=1e-7)
 
 

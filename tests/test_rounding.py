@@ -26,8 +26,8 @@ from kbo.confidence import (
     norm_lower_bound,
     rounding,
 )
+from kbo.confidence.confidence_set import confidence_set
 from kbo.confidence.gaussian import srinivas
-from kbo.confidence.mixture.confidence_set import confidence_set
 from kbo.errors import IllConditionedWarning, NotPositiveDefinite, RefutedAssumptions
 from kbo.regression import FixedDictionary, FixedPoints, Rounding
 from tests.exact_arithmetic import Exact, real

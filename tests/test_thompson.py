@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
+from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
 from kbo.bandit import Method, ThompsonSampling
 from kbo.confidence import (
     AdaptiveSelfNormalized,
@@ -151,7 +151,7 @@ def test_draws_follow_the_seed_and_the_dtype():
     single = exact()
     single.update(X.float(), Y.float())
     assert single.at().draw_function(Z.float())(Z.float()).dtype == torch.float32
-    assert inflated_draws(OF_NORM, single, Z.float(), 3).dtype == torch.float32
+    assert OF_NORM.draw(single, Z.float(), 3).dtype == torch.float32
 
 
 def test_many_points_are_drawn_without_a_matrix_of_their_size():
@@ -238,22 +238,22 @@ def test_imagined_observations_are_drawn_too():
 def test_draws_fill_an_interval_as_a_standard_deviation(name, kind):
     state, formulas = fed(name)
     confidence = MartingaleMixture(*NUMBERS, kind)
-    drawn = inflated_draws(confidence, state, Z, DRAWS, seeded(3))
+    drawn = confidence.draw(state, Z, DRAWS, seeded(3))
     lower, upper = confidence.interval(state, Z)
     covariance = documented(formulas)
     scale = (upper - lower) / 2 / covariance.diagonal().sqrt()
     assert fits(drawn, (lower + upper) / 2, scale.unsqueeze(-1) * covariance * scale)
-    drawn = inflated_draws(OF_NORM, state, Z, 4, seeded(3))
+    drawn = OF_NORM.draw(state, Z, 4, seeded(3))
     expected = state.predict(Z)[0] + OF_NORM.width(state) * state.at().draw(Z, 4, seeded(3))
     assert torch.equal(drawn, expected)
 
 
 def test_draws_without_a_finite_bound_are_the_deviation_and_those_of_a_known_value_are_it():
     unknown = AdaptiveRidge(exact(), NoiseBounds(4.0, 0.1))
-    drawn = inflated_draws(AdaptiveSelfNormalized(), unknown, Z, 4, seeded(3))
+    drawn = AdaptiveSelfNormalized().draw(unknown, Z, 4, seeded(3))
     assert torch.equal(drawn, unknown.at().draw(Z, 4, seeded(3)))
     known = KernelRidge(LinearKernel().double(), RIDGE)
-    assert not inflated_draws(MartingaleMixture(*NUMBERS), known, 0 * Z, 4).any()
+    assert not MartingaleMixture(*NUMBERS).draw(known, 0 * Z, 4).any()
 
 
 # As an acquisition function
@@ -314,7 +314,7 @@ def test_values_are_fixed_by_the_seed_do_not_depend_on_other_rows_and_are_differ
 def test_a_strategy_samples_where_draws_are_largest():
     built = model("sketched")
     points = batches(50)
-    expected = inflated_draws(OF_NORM, built.state, built.transform_inputs(points), 7, seeded(3))
+    expected = OF_NORM.draw(built.state, built.transform_inputs(points), 7, seeded(3))
     for transform, sign in ((None, 1), (linear(-1.0), -1)):
         sampling = InflatedPosteriorSampling(built, OF_NORM, 3, transform)
         drawn = sampling(points, 7)
@@ -350,7 +350,7 @@ def test_a_method_chooses_where_a_draw_is_largest():
     method = Method(sketch, OF_NORM, ThompsonSampling())
     state = method.state(arms)
     state.update(X, Y)
-    draws = inflated_draws(OF_NORM, state, arms, 40, seeded(3))
+    draws = OF_NORM.draw(state, arms, 40, seeded(3))
     batch = method.choose_batch(state, arms, 40, seeded(3))
     assert batch == draws.argmax(-1).tolist()
     assert 1 < len(set(batch)) < 40

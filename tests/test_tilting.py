@@ -25,8 +25,8 @@ from torch import Tensor
 from kbo import AdaptiveRidge, KernelRidge
 from kbo import confidence as c
 from kbo.confidence import MIXED_SCALES, Confidence, norm_lower_bound, squared_radius
+from kbo.confidence.confidence_set import mixture_ridges
 from kbo.confidence.energy import LEAST_RATES, averaged
-from kbo.confidence.mixture.radius import mixture_ridges
 from kbo.errors import RefutedAssumptions
 from kbo.regression import Posterior
 from tests.dense import gram

@@ -23,10 +23,9 @@ import kbo
 from kbo.cli.app import app
 from kbo.cli.script import load
 from kbo.workers import processes, remote
-from kbo.workers.call import CallOutcome
-from kbo.workers.choice import engine_of
-from kbo.workers.engine import Engine, Session
+from kbo.workers.call import CallOutcome, Engine, Session
 from kbo.workers.in_process import InProcess
+from kbo.workers.processes import engine_of
 from tests.commands import CliRunner
 from tests.processes import PATIENCE, runs, started, wait_until
 

@@ -25,7 +25,7 @@ from kbo.confidence import (
     SelfNormalized,
     WidthConfidence,
 )
-from kbo.confidence.mixture.certificate import certify
+from kbo.confidence.certificate import certify
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.regression import FixedDictionary, NystromRidge
 

@@ -23,7 +23,6 @@ from kbo.acquisition import (
     InflatedPosteriorSampling,
     InflatedThompsonSampling,
     KernelUCB,
-    inflated_draws,
 )
 from kbo.bandit import Method, ThompsonSampling, play
 from kbo.confidence import (
@@ -346,7 +345,7 @@ figure, panels = plt.subplots(1, 3, figsize=(9, 3.2), sharey=True, layout="const
 for axes, (name, (state, spread)) in zip(panels, spreads.items(), strict=True):
     state.update(X, y)
     generator = torch.Generator().manual_seed(7)
-    draws = inflated_draws(spread, state, arms, 5, generator)
+    draws = spread.draw(state, arms, 5, generator)
     for draw in draws:
         (line,) = axes.plot(arms[:, 0], draw, color=BLUE, lw=0.9, alpha=0.8)
         tops = axes.plot(arms[draw.argmax(), 0], draw.max(), "o", ms=4, color=ORANGE)

@@ -22,7 +22,6 @@ from kbo._base import checks
 from kbo._base.stateful import delegated_to
 from kbo.bandit import Facts, Method, NamedMethod, Rule
 from kbo.bandit.method import RNG
-from kbo.bandit.methods import known
 from kbo.confidence import Confidence, FixedWidth
 from kbo.confidence.base import not_nan
 from kbo.errors import InvalidInput
@@ -118,17 +117,14 @@ class StagedElimination(Rule):
 def stage_width(facts: Facts) -> Confidence:
     """Return the multiplier of the standard deviation that holds within every stage."""
     rule = _rule(facts)
-    n_points = known("n_points", facts.n_points)
-    n_events = 2 * rule.horizon * n_points * rule.n_stages  # two Hoeffding bounds each
-    noise = 2 * math.log(n_events / known("delta", facts.delta))
-    noise_std = known("noise_std", facts.noise_std)
-    norm_bound = known("norm_bound", facts.norm_bound)
-    return FixedWidth(noise_std * math.sqrt(noise / facts.ridge) + norm_bound)
+    n_events = 2 * rule.horizon * facts.n_points * rule.n_stages  # two Hoeffding bounds each
+    noise = 2 * math.log(n_events / facts.delta)
+    return FixedWidth(facts.noise_std * math.sqrt(noise / facts.ridge) + facts.norm_bound)
 
 
 def _rule(facts: Facts) -> StagedElimination:
     """Return the rule for a number of rounds, with rewards as large as the norm bound."""
-    return StagedElimination(known("horizon", facts.horizon), known("norm_bound", facts.norm_bound))
+    return StagedElimination(facts.horizon, facts.norm_bound)
 
 
 @dataclass(frozen=True)

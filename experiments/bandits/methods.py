@@ -12,7 +12,7 @@ from functools import partial
 
 from experiments.bandits.elimination import StagedMethod, stage_width
 from kbo.bandit import Facts, NamedMethod, ThompsonSampling, get
-from kbo.bandit.methods import exact, known
+from kbo.bandit.methods import exact
 from kbo.confidence import Confidence, SelfNormalized
 from kbo.regression import KernelRidge, Posterior
 
@@ -20,22 +20,21 @@ from kbo.regression import KernelRidge, Posterior
 def _largest_level(facts: Facts, is_given: bool) -> float:
     """Return the noise level, or its upper bound where the level is not known."""
     if is_given:
-        return known("noise_std", facts.noise_std)
-    return known("noise_upper", facts.noise_upper)
+        return facts.noise_std
+    assert facts.noise_upper is not None  # it is among the needs of the method
+    return facts.noise_upper
 
 
 def at_largest_noise(facts: Facts, is_given: bool) -> Posterior:
     """Return an exact posterior at ridge ``noise_std^2 / norm_bound^2``."""
-    level = _largest_level(facts, is_given)
-    ridge = (level / known("norm_bound", facts.norm_bound)) ** 2
+    ridge = (_largest_level(facts, is_given) / facts.norm_bound) ** 2
     return KernelRidge(facts.kernel, ridge)
 
 
 def bound_of_largest_noise(facts: Facts, is_given: bool, share: float) -> Confidence:
     """Return the self-normalised bound, with a share of delta."""
     level = _largest_level(facts, is_given)
-    norm_bound = known("norm_bound", facts.norm_bound)
-    return SelfNormalized(level, norm_bound, share * known("delta", facts.delta))
+    return SelfNormalized(level, facts.norm_bound, share * facts.delta)
 
 
 _THOMPSON_SHARE = 1 / 12

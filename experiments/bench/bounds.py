@@ -12,7 +12,7 @@ from experiments.bench.race import Bench, Goal, Result, Work, agree, medians, ra
 from experiments.bench.setups import uniform
 from experiments.problems import RKHSBandit
 from kbo.confidence import MartingaleMixture
-from kbo.confidence.mixture.ridge_search import DMM_GRID
+from kbo.confidence.ridge_search import DMM_GRID
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
 
 _ARMS = 100

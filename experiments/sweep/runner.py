@@ -20,10 +20,8 @@ from experiments.sweep.cells import Cell, Folder, concatenate, read_rows
 from experiments.sweep.threads import threads
 from kbo._base.terminal import Bar, printable
 from kbo.errors import InvalidInput, KboError
-from kbo.workers.call import CallOutcome
-from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import Engine
-from kbo.workers.processes import cpus
+from kbo.workers.call import CallOutcome, Engine
+from kbo.workers.processes import Workers, cpus, engine_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,6 @@
 
 from . import input_constructors as input_constructors
 from .constrained import ConstrainedKernelUCB as ConstrainedKernelUCB
-from .draws import inflated_draws as inflated_draws
 from .safe import SafeExpander as SafeExpander
 from .safe import SafeUCB as SafeUCB
 from .safe import optimize_safely as optimize_safely

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.confidence import Confidence
-from kbo.confidence.unexplained import unexplained
+from kbo.confidence.least_norm import unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models.base import PosteriorModel
 from kbo.regression import Posterior

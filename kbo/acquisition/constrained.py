@@ -16,7 +16,7 @@ from kbo.acquisition.base import CheckedAcquisition
 from kbo.acquisition.input_constructors import register_constrained
 from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence
-from kbo.confidence.limit import Limit
+from kbo.confidence.conclusions import Limit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 

@@ -1,4 +1,4 @@
-"""Inflated Thompson sampling: maximise a drawn function as wide as a confidence sequence (``draws.py``)."""
+"""Inflated Thompson sampling: maximise a drawn function as wide as a confidence sequence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.acquisition.base import ConfidenceAcquisition
-from kbo.acquisition.draws import inflated_draws
 from kbo.acquisition.input_constructors import register
 from kbo.confidence import Confidence
 from kbo.models.base import PosteriorModel
@@ -123,5 +122,5 @@ class InflatedPosteriorSampling(SamplingStrategy):
         """
         rule = self.rule
         state, P = rule.model.state_and_points(X)
-        draws = inflated_draws(rule.confidence, state, P, num_samples, rule.generator)
+        draws = rule.confidence.draw(state, P, num_samples, rule.generator)
         return X[(rule.weight * draws).argmax(-1)]

@@ -12,7 +12,7 @@ from kbo._base.linalg import safe_sqrt
 from kbo.acquisition.base import ConfidenceAcquisition, check_model
 from kbo.acquisition.input_constructors import register
 from kbo.confidence import Chaining, MartingaleMixture
-from kbo.confidence.mixture.radius import Scale
+from kbo.confidence.confidence_set import Scale
 from kbo.models.base import PosteriorModel
 from kbo.regression import Hypothetical, Posterior
 

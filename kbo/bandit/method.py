@@ -21,7 +21,6 @@ import torch
 from torch import Generator, Tensor
 
 from kbo._base import checks
-from kbo.acquisition.draws import inflated_draws
 from kbo.confidence import Confidence, FixedWidth
 from kbo.errors import InvalidInput
 from kbo.regression import BatchView, FixedPoints, Posterior
@@ -98,7 +97,7 @@ class ThompsonSampling(Rule):
     def choose(
         self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG
     ) -> list[int]:
-        draws = inflated_draws(confidence, state, points, size, rng)  # [size A]
+        draws = confidence.draw(state, points, size, rng)  # [size A]
         return draws.argmax(-1).tolist()
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -22,7 +22,7 @@ from kbo import confidence as bounds
 from kbo._base import checks
 from kbo.bandit.method import Method, Rule, ThompsonSampling, UniformChoice, UpperBound
 from kbo.confidence import Confidence
-from kbo.confidence.mixture.radius import Scale, checked_scale, mixture_ridges
+from kbo.confidence.confidence_set import Scale, checked_scale, mixture_ridges
 from kbo.errors import InvalidInput
 from kbo.regression import (
     MOST_ANCHORS,
@@ -41,8 +41,6 @@ PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
 """Widths of the bounds of "ucb", which take turns: trial ``number`` uses entry ``number % 8``. They were chosen by
 measurement (experiments/records/tuning.md)."""
 
-_T = TypeVar("_T")
-
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "noise_std": checks.positive,
     "norm_bound": checks.positive,
@@ -58,70 +56,68 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 """The checks of the facts. Any fact may be passed to any method, also if the method does not use it."""
 
 
-@dataclass(frozen=True, eq=False)
 class Facts:
     """Facts about a problem, and the options of a method.
 
-    An unknown fact is None. ``NamedMethod.needs`` lists the facts that a method requires, and
-    ``methods.known`` reads one of them.
+    ``NamedMethod.needs`` lists the facts that a method requires. A fact that is not known, and has no
+    default, raises InvalidInput where it is read.
+
+    Args:
+        kernel: An unbatched GPyTorch kernel.
+        options: The given options of the method, by name.
+        known: The known facts.
 
     Attributes:
-        kernel: An unbatched GPyTorch kernel.
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         norm_bound: Bound of the RKHS norm of the function.
         delta: Probability that the bounds may fail.
         scale: Covariance scale of mixtures, or several that are averaged.
         horizon: Number of rounds.
         n_points: Size of the finite set.
-        points: The finite set [N d].
+        points: The finite set [N d]; None if it is not known.
         seed: Seed of random dictionaries.
-        noise_upper: Upper bound of the noise level.
+        noise_upper: Upper bound of the noise level; None if it is not known.
         noise_lower: Lower bound of the noise level.
-        options: The given options of the method, by name.
     """
 
-    kernel: Kernel
-    noise_std: float | None = None
-    norm_bound: float | None = None
-    delta: float | None = None
+    noise_std: float
+    norm_bound: float
+    delta: float
     scale: Scale = 1.0
-    horizon: float | None = None
-    n_points: int | None = None
+    horizon: float
+    n_points: int
     points: Tensor | None = None
     seed: int = 0
     noise_upper: float | None = None
     noise_lower: float = 0.0
-    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __init__(
+        self, kernel: Kernel, options: Mapping[str, Any] | None = None, **known: Any
+    ) -> None:
+        self.kernel: Kernel = kernel
+        self.options: Mapping[str, Any] = options or {}
+        vars(self).update(known)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise an error for a fact that is not known."""
+        if name not in _CHECKS:
+            raise AttributeError(f"Facts have no {name}.")
+        raise InvalidInput(
+            f"the method uses {name}, which is not known: list {name} in needs of its NamedMethod."
+        )
 
     @property
     def ridge(self) -> float:
         """The option ``ridge``; by default ``noise_std^2 / scale``, with the middle scale of several."""
         if "ridge" in self.options:
             return self.options["ridge"]
-        ridges = mixture_ridges(known("noise_std", self.noise_std), self.scale)
+        ridges = mixture_ridges(self.noise_std, self.scale)
         return ridges[len(ridges) // 2]
 
     @property
     def dictionary(self) -> Dictionary | None:
         """The option ``dictionary``."""
         return self.options.get("dictionary")
-
-
-def known(name: str, fact: _T | None) -> _T:
-    """Return a fact that a method needs.
-
-    Args:
-        name: Its name in ``Facts``, for the message.
-        fact: The fact.
-
-    Raises:
-        InvalidInput: It is None.
-    """
-    if fact is None:
-        raise InvalidInput(
-            f"the method uses {name}, which is not known: list {name} in needs of its NamedMethod."
-        )
-    return fact
 
 
 @dataclass(frozen=True)
@@ -207,7 +203,7 @@ class NamedMethod:
                 raise InvalidInput(
                     f"method {self.name!r} needs {name}: pass {name}=... to {where}."
                 )
-        method = self.build(Facts(kernel, scale=scale, options=own_options, **facts))
+        method = self.build(Facts(kernel, own_options, scale=scale, **facts))
         if isinstance(scale, tuple) and getattr(method.confidence, "scale", None) != scale:
             raise InvalidInput(
                 f"method {self.name!r} averages over no scales: pass one number, or choose 'cmm-ucb'."
@@ -365,13 +361,6 @@ def _nearest(name: str, candidates: Collection[str]) -> str:
     return f" did you mean {' or '.join(map(repr, nearest))}? All names: {all_names}"
 
 
-def _sub_gaussian(facts: Facts) -> tuple[float, float, float]:
-    """Return ``noise_std``, ``norm_bound`` and ``delta``, which bounds for functions of known norm need."""
-    noise_std = known("noise_std", facts.noise_std)
-    norm_bound = known("norm_bound", facts.norm_bound)
-    return noise_std, norm_bound, known("delta", facts.delta)
-
-
 # Posteriors
 
 
@@ -382,12 +371,12 @@ def exact(facts: Facts) -> Posterior:
 
 def exact_at_noise_variance(facts: Facts) -> Posterior:
     """Return an exact posterior whose ridge is the noise variance, as for draws of the prior."""
-    return KernelRidge(facts.kernel, known("noise_std", facts.noise_std) ** 2)
+    return KernelRidge(facts.kernel, facts.noise_std**2)
 
 
 def exact_of_horizon(facts: Facts) -> Posterior:
     """Return an exact posterior at ridge ``1 + 2 / T``, for T rounds (IGP-UCB)."""
-    return KernelRidge(facts.kernel, 1 + 2 / known("horizon", facts.horizon))
+    return KernelRidge(facts.kernel, 1 + 2 / facts.horizon)
 
 
 def exact_or_sketched(facts: Facts) -> Posterior:
@@ -407,30 +396,20 @@ def nystrom(facts: Facts, default: Dictionary) -> Posterior:
     return NystromRidge(facts.kernel, facts.ridge, facts.dictionary or default)
 
 
-def resampled(facts: Facts) -> Posterior:
-    """Return a sketch whose dictionary is drawn again after every observation (BKB)."""
-    default = LeverageResampling(most=MOST_ANCHORS, seed=facts.seed)
-    return nystrom(facts, default)
-
-
-def resampled_in_batches(facts: Facts) -> Posterior:
-    """Return a sketch whose dictionary is drawn again after a batch (BBKB)."""
-    default = BatchedResampling(most=MOST_ANCHORS, seed=facts.seed)
-    return nystrom(facts, default)
+def resampled(facts: Facts, resampling: type[LeverageResampling]) -> Posterior:
+    """Return a sketch whose dictionary is drawn again after an observation (BKB) or a batch (BBKB)."""
+    return nystrom(facts, resampling(most=MOST_ANCHORS, seed=facts.seed))
 
 
 def row_sampled(facts: Facts) -> Posterior:
     """Return a sketch whose dictionary grows by online row sampling, KORS (EK-UCB)."""
-    default = OnlineRowSampling(facts.ridge, most=MOST_ANCHORS, seed=facts.seed)
-    return nystrom(facts, default)
+    return nystrom(facts, OnlineRowSampling(facts.ridge, most=MOST_ANCHORS, seed=facts.seed))
 
 
 def sketched(facts: Facts) -> Posterior:
     """Return a sketch with an error so small that it hardly widens a mixture bound."""
-    noise_std, norm_bound, _ = _sub_gaussian(facts)
-    residual = 0.01 * noise_std**2 / norm_bound**2
-    default = GreedyDictionary(residual, most=MOST_ANCHORS)
-    return nystrom(facts, default)
+    residual = 0.01 * facts.noise_std**2 / facts.norm_bound**2
+    return nystrom(facts, GreedyDictionary(residual, most=MOST_ANCHORS))
 
 
 def at_bounded_noise(facts: Facts, share: float) -> Posterior:
@@ -440,17 +419,16 @@ def at_bounded_noise(facts: Facts, share: float) -> Posterior:
         facts: The facts.
         share: Fraction of delta for all events of the noise bounds and the confidence set.
     """
-    norm_bound = known("norm_bound", facts.norm_bound)
-    delta = share * known("delta", facts.delta)
-    noise = bounds.NoiseBounds(norm_bound, delta, facts.noise_upper, facts.noise_lower)
+    delta = share * facts.delta
+    noise = bounds.NoiseBounds(facts.norm_bound, delta, facts.noise_upper, facts.noise_lower)
     return _following(noise, facts)
 
 
 def at_bounded_noise_of_mixture(facts: Facts) -> Posterior:
     """Return a posterior whose ridge follows mixture bounds of the noise level."""
     noise = bounds.MixtureNoiseBounds(
-        known("norm_bound", facts.norm_bound),
-        known("delta", facts.delta),
+        facts.norm_bound,
+        facts.delta,
         facts.noise_upper,
         facts.noise_lower,
         strict=facts.options.get("strict_noise", False),
@@ -466,6 +444,11 @@ def _following(noise: bounds.NoiseLevel, facts: Facts) -> Posterior:
 # Confidences
 
 
+def of_known_norm(facts: Facts, bound: Callable[[float, float, float], Confidence]) -> Confidence:
+    """Return a bound for functions of known norm and noise of known level."""
+    return bound(facts.noise_std, facts.norm_bound, facts.delta)
+
+
 def practical_widths(facts: Facts) -> Confidence:
     """Return the confidence with ``PRACTICAL_WIDTHS`` standard deviations in turn."""
     return bounds.AlternatingWidth(*PRACTICAL_WIDTHS)
@@ -473,53 +456,35 @@ def practical_widths(facts: Facts) -> Confidence:
 
 def prior_width(facts: Facts) -> Confidence:
     """Return the width of one standard deviation of a process with prior covariance ``scale k``."""
-    return bounds.FixedWidth(known("noise_std", facts.noise_std) / math.sqrt(facts.ridge))
+    return bounds.FixedWidth(facts.noise_std / math.sqrt(facts.ridge))
 
 
 def finite_set(facts: Facts) -> Confidence:
     """Return the union bound over a finite set, for draws of the prior."""
     points = facts.n_points if facts.points is None else facts.points
-    return bounds.FiniteSet(known("n_points", points), known("delta", facts.delta))
+    return bounds.FiniteSet(points, facts.delta)
 
 
 def chaining(facts: Facts, rigorous: bool) -> Confidence:
     """Return the chaining bound of ``points``, or of the arms that are offered together."""
-    delta = known("delta", facts.delta)
-    return bounds.Chaining(delta, rigorous=rigorous, points=facts.points)
+    return bounds.Chaining(facts.delta, rigorous=rigorous, points=facts.points)
 
 
 def improved_gp_ucb(facts: Facts) -> Confidence:
     """Return the bound of IGP-UCB at ridge ``1 + 2 / T``, which also holds after T rounds."""
-    eta = 2 / known("horizon", facts.horizon)
-    return bounds.ImprovedGPUCB(*_sub_gaussian(facts), eta)
-
-
-def self_normalized(facts: Facts) -> Confidence:
-    """Return the self-normalised bound, which uses the log-determinant itself."""
-    return bounds.SelfNormalized(*_sub_gaussian(facts))
+    return of_known_norm(facts, partial(bounds.ImprovedGPUCB, eta=2 / facts.horizon))
 
 
 def mixture(facts: Facts, kind: Literal["amm", "dmm", "cmm"]) -> Confidence:
     """Return a martingale mixture: at one ridge, at the best of a few, or at the best of all ridges."""
     ridges = facts.options.get("ridges")
-    return bounds.MartingaleMixture(*_sub_gaussian(facts), kind, facts.scale, ridges)
+    bound = partial(bounds.MartingaleMixture, kind=kind, scale=facts.scale, ridges=ridges)
+    return of_known_norm(facts, bound)
 
 
 def unknown_norm(facts: Facts, multiple: float | None) -> Confidence:
     """Return the CMM bound with a norm bound that follows the data."""
-    noise_std = known("noise_std", facts.noise_std)
-    delta = known("delta", facts.delta)
-    return bounds.UnknownNorm(noise_std, delta, scale=facts.scale, multiple=multiple)
-
-
-def bkb(facts: Facts) -> Confidence:
-    """Return the bound of BKB and BBKB."""
-    return bounds.BKB(*_sub_gaussian(facts))
-
-
-def k_ucb(facts: Facts) -> Confidence:
-    """Return the bound of K-UCB: that of EK-UCB where nothing is missed, on an exact posterior."""
-    return bounds.EKUCB(*_sub_gaussian(facts), projection=0.0)
+    return bounds.UnknownNorm(facts.noise_std, facts.delta, scale=facts.scale, multiple=multiple)
 
 
 def ek_ucb(facts: Facts) -> Confidence:
@@ -527,7 +492,7 @@ def ek_ucb(facts: Facts) -> Confidence:
     mu = facts.ridge
     if facts.dictionary is not None and facts.dictionary.mu is not None:
         mu = facts.dictionary.mu
-    return bounds.EKUCB(*_sub_gaussian(facts), mu)
+    return of_known_norm(facts, partial(bounds.EKUCB, projection=mu))
 
 
 def adaptive_self_normalized(facts: Facts) -> Confidence:
@@ -602,9 +567,16 @@ register(
         improved_gp_ucb,
         needs=("noise_std", "norm_bound", "delta", "horizon"),
     ),
-    NamedMethod("ay-gp-ucb", exact, self_normalized, options=_RIDGE),
+    NamedMethod(
+        "ay-gp-ucb", exact, partial(of_known_norm, bound=bounds.SelfNormalized), options=_RIDGE
+    ),
     # Zenati et al. (2022), Lemma 4.1 with mu = 0: never narrower than "ay-gp-ucb"
-    NamedMethod("k-ucb", exact, k_ucb, options=_RIDGE),
+    NamedMethod(
+        "k-ucb",
+        exact,
+        partial(of_known_norm, bound=partial(bounds.EKUCB, projection=0.0)),
+        options=_RIDGE,
+    ),
     NamedMethod("amm-ucb", exact, partial(mixture, kind="amm")),
     NamedMethod("dmm-ucb", exact, partial(mixture, kind="dmm"), options=("ridges", "multiplier")),
     NamedMethod("cmm-ucb", exact, partial(mixture, kind="cmm")),
@@ -626,8 +598,18 @@ register(
 
 # On a sketch
 register(
-    NamedMethod("bkb", resampled, bkb, options=_SKETCH),
-    NamedMethod("bbkb", resampled_in_batches, bkb, options=_SKETCH),
+    NamedMethod(
+        "bkb",
+        partial(resampled, resampling=LeverageResampling),
+        partial(of_known_norm, bound=bounds.BKB),
+        options=_SKETCH,
+    ),
+    NamedMethod(
+        "bbkb",
+        partial(resampled, resampling=BatchedResampling),
+        partial(of_known_norm, bound=bounds.BKB),
+        options=_SKETCH,
+    ),
     NamedMethod("ek-ucb", row_sampled, ek_ucb, options=_SKETCH),
     NamedMethod(
         "sketched-cmm",

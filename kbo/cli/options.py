@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     methods = Lazy("kbo.bandit.methods")
     examples = Lazy("kbo.cli.examples")
-    pruning = Lazy("kbo.optimize.loop.pruning.pruning")
+    pruning = Lazy("kbo.optimize.loop.pruning")
     table = Lazy("kbo.optimize.run.table")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")

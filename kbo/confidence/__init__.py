@@ -1,38 +1,56 @@
 """Confidence bounds of an unknown function, from the numbers of a posterior.
 
 * ``base.py``: the interface, ``Confidence``, and bounds of one width, ``WidthConfidence``
-* ``self_normalized.py``: AY-GP-UCB and IGP-UCB, for a known norm
-* ``mixture/``: ``SubGaussian``, the base of bounds for a known norm; AMM, DMM, CMM; the least norm
-* ``noise/``: bounds of an unknown noise level, and bounds of the function that use them
-* ``gaussian.py``, ``chaining/``: for draws of a Gaussian process, over finite sets
-* ``bkb.py``: the widths of BKB and EK-UCB, for sketches
 * ``fixed_width.py``: multiples of the standard deviation, without a guarantee
-* ``delegated.py``: the bounds of another confidence, which is chosen from the data
-* ``candidates.py``, ``limit.py``: optimality gaps, and limits on functions, from any bound
-* ``unexplained.py``: a test of whether a function of the assumed norm explains the data
-* ``energy.py``: bounds of the sum of squares of the noise
-* ``repeated/``: mean and median of repeated evaluations
 * ``rounding.py``: how bounds account for rounding errors
+* ``conclusions.py``: optimality gaps, and points that keep a limit, from any bound
+
+For functions of known norm
+
+* ``self_normalized.py``: ``SubGaussian``, the base; AY-GP-UCB, IGP-UCB, BKB and EK-UCB
+* ``mixture.py``: ``MartingaleMixture``, the bounds AMM, DMM and CMM of Flynn & Reeb (2024)
+* ``confidence_set.py``: its radius R and its set F, eq. 8, Lemma 4.2 and Cor. 4.3
+* ``exact.py``, ``ridge_search.py``: the exact maximum over F, Theorems 4.4 and 4.5
+* ``certificate.py``: certificates of the maximum, and the cone program of Theorem 4.4
+* ``least_norm.py``: the least norm that fits the data, Cor. 4.3, and a test of the norm bound
+
+For unknown norm or noise
+
+* ``adaptive.py``: ``UnknownNorm``, and the bounds of Durand et al. (2018), Cor. 1, and AMM, DMM and
+  CMM for noise of unknown level
+* ``noise_level.py``, ``noise_residuals.py``, ``noise_mixture.py``: bounds of the noise level: the
+  base; Durand et al. (2018), Theorem 3; from a martingale mixture
+* ``energy.py``: bounds of the sum of squares of the noise
+
+For draws of a Gaussian process, over finite sets
+
+* ``gaussian.py``: GP-UCB, Srinivas et al. (2010), Theorem 1
+* ``chaining/``: Chaining-UCB, Contal et al. (2015)
+
+Of repeated evaluations at one point
+
+* ``repeated.py``: their mean and their median
 """
 
+from kbo.confidence.adaptive import (
+    PRACTICAL_MULTIPLE,
+    AdaptiveMixture,
+    AdaptiveSelfNormalized,
+    UnknownNorm,
+)
 from kbo.confidence.base import Confidence, WidthConfidence
-from kbo.confidence.bkb import BKB, EKUCB
-from kbo.confidence.candidates import CandidateGap, candidate_gap
+from kbo.confidence.certificate import Certificate, certify, cone_program
 from kbo.confidence.chaining.bound import Chaining
+from kbo.confidence.conclusions import CandidateGap, Limit, candidate_gap
+from kbo.confidence.confidence_set import MIXED_SCALES, squared_radius
 from kbo.confidence.fixed_width import AlternatingWidth, FixedWidth
 from kbo.confidence.gaussian import FiniteSet
-from kbo.confidence.limit import Limit
-from kbo.confidence.mixture.bound import MartingaleMixture
-from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
-from kbo.confidence.mixture.least_norm import norm_lower_bound, refuse_if_refuted
-from kbo.confidence.mixture.radius import MIXED_SCALES, squared_radius
-from kbo.confidence.mixture.sub_gaussian import SubGaussian
-from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
-from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
-from kbo.confidence.noise.level import NoiseLevel
-from kbo.confidence.noise.mixture import MixtureNoiseBounds
-from kbo.confidence.noise.residuals import NoiseBounds
-from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
+from kbo.confidence.least_norm import norm_lower_bound, refuse_if_refuted
+from kbo.confidence.mixture import MartingaleMixture
+from kbo.confidence.noise_level import NoiseLevel
+from kbo.confidence.noise_mixture import MixtureNoiseBounds
+from kbo.confidence.noise_residuals import NoiseBounds
+from kbo.confidence.self_normalized import BKB, EKUCB, ImprovedGPUCB, SelfNormalized, SubGaussian
 
 __all__ = [
     "BKB",

@@ -9,7 +9,7 @@ docs/extending.md has a complete example.
 | lower and upper bound at X | ``interval(state, X)``, ``lower``, ``upper``, ``quick_interval`` |
 | point with the largest bound among X | ``argmax_upper(state, X)``, ``argmax_lower`` |
 | guarantee, or the reasons why there is none | ``guarantee_on(state)``, ``objections`` |
-| Thompson draws as wide as the bounds | ``inflated(state, X, g)`` |
+| Thompson draws as wide as the bounds | ``draw(state, X, count)``, ``inflated`` |
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
-from kbo.regression.definiteness import no_kernel
-from kbo.regression.provenance import Provenance
+from kbo.regression.error import no_kernel
+from kbo.regression.posterior import Provenance
 
 _DEVIATIONS = ("sketch", "weights", "moved ridge")
 """The words of ``Confidence.covers``."""
@@ -168,6 +168,24 @@ class Confidence(ReadOnly):
         deviation = safe_sqrt(state.at(self.ridge(state)).predict(X)[1])
         deviation = deviation.masked_fill(deviation == 0, 1.0)  # g is zero there
         return centre + half_width * (g / deviation)
+
+    def draw(
+        self, state: Posterior, X: Tensor, count: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return independent draws [count N] of the function over the points X, as wide as the bounds.
+
+        Durand, Maillard & Pineau (2018), Sec. 6.4: ``inflated`` draws of the posterior. Draws of
+        the posterior itself are those of ``FixedWidth(1.0)`` if the ridge is the noise variance,
+        and of ``FixedWidth(sqrt(c))`` at ridge ``noise_std^2 / c``.
+
+        Args:
+            state: The posterior.
+            X: Points [N d].
+            count: Number of draws.
+            generator: Source of randomness, as for ``PosteriorAt.draw``.
+        """
+        posterior = checked_state(state).at(self.ridge(state))
+        return self.inflated(state, X, posterior.draw(X, count, generator))
 
     def ridge(self, state: Posterior) -> float:
         """Return the ridge of mean, variance and draws, by default the posterior's own ridge."""

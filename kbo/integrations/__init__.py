@@ -1,5 +1,5 @@
 """kbo inside other tools: Ax and Optuna. Only these packages import the tools.
 
-``settings``: the setting and method of both. ``replay``: trials of another tool in an optimiser of kbo. ``optuna``: a
-sampler. ``ax``: a generation strategy.
+``replay``: an optimiser inside another tool, and the trials of the tool in it. ``optuna``: a sampler. ``ax``: a
+generation strategy.
 """

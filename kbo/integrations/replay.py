@@ -1,4 +1,4 @@
-"""Replay of the trials of another library (Ax, Optuna) in an optimiser of kbo."""
+"""An optimiser of kbo inside another library (Ax, Optuna): its setting, and the replay of the library's trials."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from kbo.errors import InvalidInput
 from kbo.optimize import Front, Optimizer, Trial
 from kbo.optimize.insight.front import FrontPoint
 from kbo.optimize.run.outcome import outcome_of
+from kbo.optimize.settings.choice import resolve
+from kbo.optimize.settings.setting import Setting
 from kbo.space import Params, Space
 
 
@@ -135,3 +138,20 @@ def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
     if outcome.value is not None:
         measured[optimizer.run.main] = outcome.value
     optimizer.run.fail(trial, outcome.failure, measured=measured)
+
+
+def resolved(
+    setting: Setting | None, method: str | None, n_trials: int | None
+) -> tuple[Setting, str]:
+    """Return setting and method as ``kbo.optimize.settings.choice.resolve`` does.
+
+    Raises:
+        InvalidInput: ``resolve`` raises it, or the setting is safe: here the first trials would not be safe.
+    """
+    setting, method = resolve(setting, method, n_trials)
+    if setting.explores_safely:
+        raise InvalidInput(
+            "setting: kbo.Safe is for kbo.minimize and kbo.Optimizer. Here the first trials fill the space, whether "
+            "that is safe or not."
+        )
+    return setting, method

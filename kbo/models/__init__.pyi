@@ -1,6 +1,6 @@
 """Public names and their modules, from which ``__init__.py`` imports them when they are first used."""
 
-from .adaptive_ridge import AdaptiveRidgeGP as AdaptiveRidgeGP
+from .any_posterior import AdaptiveRidgeGP as AdaptiveRidgeGP
 from .any_posterior import PosteriorGP as PosteriorGP
 from .base import FantasyGP as FantasyGP
 from .base import PosteriorModel as PosteriorModel

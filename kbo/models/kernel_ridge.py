@@ -7,11 +7,9 @@ from typing import Any, Self
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior, scalarize_posterior
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
@@ -52,20 +50,6 @@ class KernelRidgeGP(StreamingGP):
         >>> acqf = KernelUCB(model, bound)
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
     """
-
-    def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        kernel: Kernel,
-        ridge: float,
-        input_transform: InputTransform | None = None,
-        outcome_transform: OutcomeTransform | None = None,
-        train_Yvar: Tensor | None = None,
-    ) -> None:
-        super().__init__(
-            train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar
-        )
 
     @classmethod
     @torch.no_grad()

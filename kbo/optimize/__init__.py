@@ -8,7 +8,7 @@ A trial goes through these folders:
 3. ``settings/`` fit the ``surrogates/`` of the quantities under the ``assumptions/`` of the user.
 4. ``proposal/`` begins a ``search/`` of the space and asks the ``strategies/`` for the parameters of the next trial.
 5. ``loop/`` evaluates the objective at them, and repeats all this until there is a reason to stop.
-6. ``insight/`` answers questions about the run, and ``tracking/`` reports it to other tools.
+6. ``insight/`` answers questions about the run, and ``tracking.py`` reports it to other tools.
 """
 
 from kbo.optimize.assumptions.hypotheses import Hypothesis, hypotheses
@@ -25,7 +25,7 @@ from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.infeasibility import Infeasible
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.insight.outlier import Outlier
-from kbo.optimize.loop.pruning.pruning import Curves, Pruner, Pruning
+from kbo.optimize.loop.pruning import Curves, Pruner, Pruning
 from kbo.optimize.minimize import maximize, minimize
 from kbo.optimize.objectives.objective import Maximize, Minimize
 from kbo.optimize.optimizer import Optimizer

@@ -6,10 +6,12 @@ Nothing is lost when a trial fails, a worker dies, or this process is interrupte
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from kbo._base import checks
 from kbo._base.arguments import naming_arguments
@@ -20,20 +22,21 @@ from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.evaluated.first_points import first_points, remaining
 from kbo.optimize.loop.callbacks import Callbacks, OnTrial
 from kbo.optimize.loop.loop import Loop
-from kbo.optimize.loop.pruning.pruning import Pruner, pruner_of
+from kbo.optimize.loop.pruning import Pruner, pruner_of
 from kbo.optimize.loop.stopping import Stopping
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.result import Result, result_of
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
 from kbo.space import Bounds, Space
-from kbo.workers.call import takes_trial
-from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import YEAR
+from kbo.workers.call import YEAR, takes_trial
+from kbo.workers.processes import Workers, engine_of
 
 if TYPE_CHECKING:
     import optuna
     import torch
+
+P = ParamSpec("P")
 
 
 @naming_arguments
@@ -80,8 +83,8 @@ def minimize(
             of the number, for example of a mean over seeds.
         bounds: For example ``{"lr": Float(1e-4, 1e-1, log=True), "layers": Int(1, 3), "act": ["relu", "tanh"]}``, a
             list of pairs, conditional parameters or a table of candidates: see ``kbo.Space``.
-        n_trials: Number of trials in all, including failed ones and those in the journal. Optional with
-            ``time_budget``.
+        n_trials: Number of trials in all, including failed ones and those in the journal. If all trials of earlier
+            calls failed, as after a mistake in the objective, these do not count. Optional with ``time_budget``.
         setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, so the bounds have no guarantee.
             ``Certified(kernel, noise_std, norm_bound)``: the bounds hold if these are right. ``Safe(kernel, noise_std,
             norm_bound, start=[...])``: in addition, no trial breaks a limit of ``constraints``.
@@ -146,38 +149,23 @@ def minimize(
     return _run(**locals(), maximize=False)
 
 
-@naming_arguments
-def maximize(
-    objective: Callable[..., Any],
-    bounds: Bounds | Space,
-    n_trials: int | None = None,
-    *,
-    setting: Setting | None = None,
-    method: str | None = None,
-    constraints: Sequence[Any] = (),
-    value_range: tuple[float, float] | None = None,
-    objectives: Sequence[Any] = (),
-    reference: Any = None,
-    seed: int = 0,
-    journal: str | os.PathLike[str] | None = None,
-    allow_change: bool = False,
-    was: Mapping[str, Any] | None = None,
-    workers: Workers = None,
-    timeout: float | None = None,
-    time_budget: float | None = None,
-    end_running: bool = False,
-    max_failures: int = 5,
-    stop_at_gap: float | None = None,
-    stop_when: float | None = None,
-    pruner: str | Pruner | optuna.pruners.BasePruner | None = None,
-    evaluated: Any = None,
-    try_first: Sequence[Any] = (),
-    progress: bool = False,
-    on_trial: OnTrial | Sequence[OnTrial] | None = None,
-    device: str | torch.device | None = None,
-) -> Result:
-    """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
-    return _run(**locals(), maximize=True)
+def _maximizing(minimize: Callable[P, Result]) -> Callable[P, Result]:
+    """Return ``maximize``. Its arguments are those of ``minimize``, also for ``help``, editors and type checkers."""
+    signature = inspect.signature(minimize)
+
+    @functools.wraps(minimize)
+    def maximize(*arguments: P.args, **options: P.kwargs) -> Result:
+        call = signature.bind(*arguments, **options)
+        call.apply_defaults()
+        return _run(**call.arguments, maximize=True)
+
+    maximize.__name__ = "maximize"
+    maximize.__qualname__ = "maximize"
+    maximize.__doc__ = "Maximise a noisy, expensive function; arguments and result as ``minimize``."
+    return naming_arguments(maximize)
+
+
+maximize = _maximizing(minimize)
 
 
 @preserved()

@@ -24,12 +24,11 @@ from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.run_gap import run_gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.proposal.best_params import best_params, safe_units
-from kbo.optimize.proposal.next_params import next_params
-from kbo.optimize.quantities.journal_header import journal_header
-from kbo.optimize.quantities.new_quantities import new_quantities
+from kbo.optimize.proposal.begin_search import search_after_trials
+from kbo.optimize.proposal.params import best_params, next_params, safe_units
+from kbo.optimize.quantities.problem import journal_header, new_quantities
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.quantities.run_search import search_after_trials
+from kbo.optimize.quantities.recommendation import recommended_trial
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -153,7 +152,8 @@ class Optimizer:
         try:
             if self.space.describe() != space.describe():
                 self._change(space, was)
-            self.run.add_all(unrecorded(known.results, self.run.trials.all))
+            for params, value in unrecorded(known.results, self.run.trials.all):
+                self.run.add(params, value)
         except BaseException:
             self.close()
             raise
@@ -497,17 +497,6 @@ class Optimizer:
         """Write the whole run as a journal, replacing ``path`` in one step."""
         self.run.save(path)
 
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Replace the run by a saved one of the same problem.
-
-        Construct the optimiser with the arguments of the saved run first, since a journal has no kernels and no
-        functions. To continue a journal, construct it with ``journal=path`` instead.
-
-        Raises:
-            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
-        """
-        self.run.load(checks.path("path", path))
-
     def close(self) -> None:
         """Release the journal; the trials and statistics can still be read."""
         self.run.close()
@@ -525,7 +514,7 @@ class Optimizer:
         With limits on measured quantities, trials that surely keep them come first. This is decided by the bounds in
         the certified setting, and by two standard deviations in the practical one.
         """
-        return self._quantities.recommended()
+        return recommended_trial(self._quantities)
 
     @guarded
     def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:

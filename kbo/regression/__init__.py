@@ -5,10 +5,9 @@
 * ``exact/``: kernel ridge regression by a Cholesky factor
 * ``sketch/``: its approximation by inducing points
 * ``views/``: posteriors derived from another one: fixed points, pending points, prior mean, ridge
-* ``resolvent.py``, ``spectral_ridges.py``: many ridges from one eigendecomposition
+* ``spectral_ridges.py``: many ridges from one eigendecomposition
 * ``sampling.py``: draws of functions
-* ``error.py``, ``definiteness.py``: errors of the numbers; a test of whether k is a kernel
-* ``provenance.py``: assumptions of theorems that the data do not meet
+* ``error.py``: errors of the numbers; a test of whether k is a kernel
 * ``numerics.py``: blocks of points, kernel columns, rounding
 """
 
@@ -24,9 +23,9 @@ from kbo.regression.posterior import (
     Posterior,
     PosteriorAt,
     PriorAt,
+    Provenance,
     RidgeSchedule,
 )
-from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function, SamplePath
 from kbo.regression.sketch.dictionary import (
     MOST_ANCHORS,
@@ -42,8 +41,7 @@ from kbo.regression.sketch.leverage import (
 )
 from kbo.regression.sketch.nystrom import NystromRidge
 from kbo.regression.views.adaptive_ridge import AdaptiveRidge
-from kbo.regression.views.batch import BatchView
-from kbo.regression.views.fixed_points import FixedPoints
+from kbo.regression.views.fixed_points import BatchView, FixedPoints
 from kbo.regression.views.hypothetical import Hypothetical
 from kbo.regression.views.prior_mean import PriorMean
 from kbo.regression.views.view import View

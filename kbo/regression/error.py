@@ -12,7 +12,6 @@ from torch import Tensor
 
 from kbo.errors import NotPositiveDefinite
 from kbo.kernels import is_positive_definite, least_error, measured_error
-from kbo.regression.definiteness import no_kernel
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -112,9 +111,11 @@ class Error:
     def negative_eigenvalue(self) -> float:
         """Return the least eigenvalue of the kernel matrix if it is below zero beyond rounding, else 0.
 
-        A negative one proves that the function is no kernel. The matrix is K without the ridge, at
-        all locations, for a sketch at the first ``MOST_TESTED``. It costs O(n^2) for each new
-        location, and nothing where a theorem says that the function is a kernel.
+        A negative one proves that the function is no kernel, so no theorem applies, because there is
+        no RKHS. The matrix is K without the ridge, at all locations, for a sketch at the first
+        ``MOST_TESTED``. It costs O(n^3) after new locations, and nothing where a theorem says that
+        the function is a kernel. That a function which passes is a kernel remains an assumption
+        (docs/theory/rounding.md).
         """
         state = self.state
         if state.locations is None or state.batch_shape or is_positive_definite(state.kernel):
@@ -126,10 +127,21 @@ class Error:
         kernel_error = max(least, self.of_coordinates + self.of_kernel())
         trace = float(state.prior_variance(X).sum())
         tolerance = Rounding.of_algebra(len(X), trace, kernel_error).steep
-        return state.negative_eigenvalue(X, tolerance)
+        eigenvalue = state.least_eigenvalue(X)
+        return eigenvalue if eigenvalue < -tolerance else 0.0
 
     def refuse_no_kernel(self) -> None:
         """Raise NotPositiveDefinite if the kernel matrix has a negative eigenvalue."""
         eigenvalue = self.negative_eigenvalue()
         if eigenvalue < 0:
             raise NotPositiveDefinite(f"{no_kernel(eigenvalue)}.")
+
+
+def no_kernel(eigenvalue: float) -> str:
+    """Return in words that a function is no kernel."""
+    return (
+        "the function is no kernel, so nothing is proved at any ridge or norm bound: its matrix on "
+        f"the data has the eigenvalue {eigenvalue:.2g}, far beyond rounding, and that of a kernel "
+        "has none below zero. Take another kernel; sums and products of kernels are kernels, "
+        "differences are not"
+    )

@@ -16,7 +16,8 @@ On paper                                            | in code
 ``Tr K (K + ridge I)^-1``                           | ``PosteriorAt.effective_dimension``
 ``Tr E``, a bound of the operator norm of E         | ``Error.trace``, ``Error.norm``
 
-The formulas are computed in exact/kernel_ridge.py (Cholesky factor), resolvent.py (many ridges),
+The formulas are computed in exact/kernel_ridge.py (Cholesky factor), spectral_ridges.py (many
+ridges),
 sketch/ (DTC) and views/.
 
 When a row is added, ``update(X, y)`` checks it (``check_data``), stores it, and calls
@@ -37,7 +38,7 @@ tests/third_party_posterior.py is a complete example, and tests/laws has the law
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -48,11 +49,9 @@ from kbo._base import checks
 from kbo._base.stateful import Stateful, fresh_version
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.definiteness import Definiteness
 from kbo.regression.error import Error
 from kbo.regression.numerics import keep_latest
-from kbo.regression.provenance import Provenance
-from kbo.regression.sampling import Function, PriorPath, draw_prior, joint_draws
+from kbo.regression.sampling import Function, draw_prior, joint_draws
 
 _MOST_RIDGES = 8
 """Number of ridges whose ``PosteriorAt`` is kept until the posterior changes."""
@@ -205,7 +204,7 @@ class PriorAt(LowRankPosteriorAt):
     effective_dimension = log_det
 
     def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
-        return PriorPath(self.state.draw_prior(like, generator))
+        return self.state.draw_prior(like, generator)
 
 
 class Columns(Stateful, ABC):
@@ -226,13 +225,34 @@ class Columns(Stateful, ABC):
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance [A] at one ridge."""
 
-    @abstractmethod
     def across(self) -> AllRidges:
         """Return the points, as A groups of one, at any ridge."""
+        return self.state.across(self.points.unsqueeze(-2))
 
-    def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
-        """Return joint draws [count A], less their mean; see ``PosteriorAt.draw``."""
-        return self.state.at(ridge).draw(self.points, count, generator)
+
+@dataclass(frozen=True)
+class Provenance:
+    """The assumptions of theorems that the data of a posterior violate.
+
+    A confidence compares it with what its own theorem covers (``Confidence.objections``).
+
+    Attributes:
+        hypothetical: Whether some observations are hypothetical: then no bound is proved.
+        weighted: Whether an observation has another weight than 1.
+        ridge_moved: Whether the ridge was, or may have been, moved after data had come.
+        unit_variance: The noise variance of an observation of weight 1, if variances were given;
+            else None.
+        repeats: Number of observations at an earlier location, and how many of these have exactly
+            its last value too; zeros if not counted.
+        caveats: Other reasons, in words, why no theorem covers bounds on these data.
+    """
+
+    hypothetical: bool = False
+    weighted: bool = False
+    ridge_moved: bool = False
+    unit_variance: float | None = None
+    repeats: tuple[int, int] = (0, 0)
+    caveats: tuple[str, ...] = ()
 
 
 class LeastSquares(NamedTuple):
@@ -315,7 +335,7 @@ class Posterior(Stateful, ABC):
     anchors: Tensor | None = None
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
-    _definiteness: Definiteness | None = None  # continued by negative_eigenvalue
+    _tested: tuple[Tensor, float] | None = None  # locations and their least eigenvalue
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)
@@ -372,7 +392,7 @@ class Posterior(Stateful, ABC):
         return AllRidges(self, X)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
-        """Return a draw of the function from the prior, [N d] -> [N].
+        """Return a draw of the function from the prior, [... d] -> [...].
 
         Arguments as for ``PosteriorAt.draw_function``.
         """
@@ -459,21 +479,20 @@ class Posterior(Stateful, ABC):
 
     # For ``error``
 
-    def negative_eigenvalue(self, X: Tensor, tolerance: float) -> float:
-        """Return the least eigenvalue of ``prior(X, X)`` if it is below ``-tolerance``, else 0.
-
-        It costs O(n^2) for each location appended to those of the last call, O(n^3) for others.
+    @torch.no_grad()
+    def least_eigenvalue(self, X: Tensor) -> float:
+        """Return the least eigenvalue of ``prior(X, X)``, O(n^3); 0 if the matrix is not finite.
 
         Args:
             X: Locations [n d], in float64.
-            tolerance: The rounding error of the matrix, in units of the kernel.
         """
-        test = self._definiteness
-        if test is None or not test.covers(X, tolerance):
-            test = Definiteness(X, tolerance)
-            self._definiteness = test
-        test.extend(self.prior, X, tolerance)
-        return test.eigenvalue
+        if self._tested is None or not torch.equal(self._tested[0], X):
+            K = self.prior(X, X)
+            eigenvalue = 0.0
+            if len(X) and bool(K.isfinite().all()):  # otherwise the posterior raises an error
+                eigenvalue = float(torch.linalg.eigvalsh(K)[0])
+            self._tested = (X.clone(), eigenvalue)
+        return self._tested[1]
 
     # For subclasses
 
@@ -517,4 +536,4 @@ class Posterior(Stateful, ABC):
         return fork
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_at_ridges": {}, "_definiteness": None}
+        return {**vars(self), "_at_ridges": {}}

@@ -47,7 +47,7 @@ _BLOCK = 2**19
 """Number of feature values that are computed at once."""
 
 Function = Callable[[Tensor], Tensor]
-"""Values [N] at points [N d]. Drawn functions are objects, because closures cannot be pickled."""
+"""Values [...] at points [... d]. Drawn functions are objects, because closures cannot be pickled."""
 
 
 @torch.no_grad()
@@ -71,7 +71,7 @@ class SamplePath:
     Later data do not change it.
 
     Args:
-        prior: The draw from the prior, [N d] -> [N].
+        prior: The draw from the prior, [... d] -> [...].
         basis: Functions that carry the data, [N d] -> [n N].
         weights: Their weights, [n].
     """
@@ -89,23 +89,8 @@ class SamplePath:
         return torch.cat(values).reshape(X.shape[:-1]).to(X.dtype)
 
 
-@dataclass(frozen=True)
-class PriorPath:
-    """A draw from the prior at points of any batch shape, [... d] -> [...].
-
-    Args:
-        prior: The draw, [N d] -> [N].
-    """
-
-    prior: Function
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """Return the values [...] at X [... d]."""
-        return self.prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
-
-
 def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None = None) -> Function:
-    """Return a draw h of the function from the prior, [N d] -> [N], by random features.
+    """Return a draw h of the function from the prior, [... d] -> [...], by random features.
 
     Args:
         kernel: An RBF or Matern kernel, on some or all columns, or multiples and sums of these.

@@ -10,10 +10,10 @@ from typing import Any
 
 from kbo._base.terminal import bounded, percent
 from kbo.optimize import Result, Trial
+from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.run.table import by_name, format_params
-from kbo.optimize.run.trials import violations
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN
 from kbo.report.summary import why_no_model

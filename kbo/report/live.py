@@ -24,10 +24,9 @@ from kbo.optimize import Result, Trial
 from kbo.report import page as pages
 from kbo.report.record import Record
 from kbo.report.rendering import POLL, render
-from kbo.workers.call import error_text
-from kbo.workers.engine import Session
+from kbo.workers.call import Session, error_text
+from kbo.workers.in_process import Threads
 from kbo.workers.processes import Processes
-from kbo.workers.threads import Threads
 
 _REST = 2.0
 """Seconds of pause for each second that a page takes, so pages take at most a third of the time of one CPU."""

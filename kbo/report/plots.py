@@ -21,7 +21,6 @@ from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.table import by_name
-from kbo.optimize.run.trials import measurement
 from kbo.report import figures
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
@@ -168,7 +167,7 @@ class Plots:
         """Return a figure for each limit, with the measurements by trial."""
         group = {}
         for constraint in self.record.constraints:
-            if any(measurement(trial, constraint) is not None for trial in self.record.trials):
+            if any(trial.measurement(constraint.name) is not None for trial in self.record.trials):
                 draw = partial(figures.draw_limit, run=self.record, constraint=constraint)
                 group[str(constraint)] = Drawing(draw)
         return group

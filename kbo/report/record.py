@@ -25,11 +25,12 @@ from kbo.optimize import (
     Trial,
 )
 from kbo.optimize.assumptions.hypotheses import KERNELS
+from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.trials import Trials, violations
+from kbo.optimize.run.trials import Trials
 from kbo.optimize.search.search import Search
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies import Strategy
@@ -303,7 +304,7 @@ def _of_journal(
         )
     optimizer = optimizer_of(header, kernel, constraints)
     try:
-        optimizer.load(path)
+        optimizer.run.load(path)
     except KboError as error:
         if kernel is not None:
             raise

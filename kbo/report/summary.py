@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kbo._base.terminal import beside, counted, printable, rounded, rounded_up, significant
 from kbo.bandit import methods
+from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import open_choices
 from kbo.optimize.insight.expected_gain import N_MORE, STOP, UNDECIDED
 from kbo.optimize.result import result_of
 from kbo.optimize.run.outcome import with_condition
 from kbo.optimize.run.table import format_params
-from kbo.optimize.run.trials import measurement, violations
 
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
@@ -161,7 +161,7 @@ def broken_limits(result: Result, names: Sequence[Any]) -> str:
     never_kept = [c for c in constraints if all(violations(trial, [c]) for trial in completed)]
     measured = []
     for constraint in never_kept or constraints:
-        value = measurement(closest, constraint)
+        value = closest.measurement(constraint.name)
         if value is not None:
             shown = beside(value, constraint.sign * constraint.limit)
             measured.append(f"{constraint.name} = {shown}")

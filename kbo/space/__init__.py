@@ -1,14 +1,12 @@
 """Search spaces, and their encoding for the kernel.
 
-``parameters``: ranges and options of one parameter. ``conditions``: parameters that depend on another one.
-``constraints``: limits on weighted sums, and functions of params. ``table``: candidates in a DataFrame. ``bounds``:
-from what a user writes to parameters. ``files``: spaces in JSON and YAML. ``program``: linear limits as a mixed-integer
-program. ``space``: all of these together, with the unit cube and the features. ``feasible``: random points that satisfy
-the constraints.
+``parameters``: ranges and options of one parameter. ``bounds``: from what a user writes to parameters and conditions.
+``constraints``: limits on weighted sums, and functions of params. ``table``: candidates in a DataFrame. ``files``:
+spaces in JSON and YAML. ``program``: linear limits as a mixed-integer program. ``space``: all of these together, with
+the unit cube and the features. ``feasible``: random points that satisfy the constraints.
 """
 
-from kbo.space.bounds import Bounds
-from kbo.space.conditions import Condition, When
+from kbo.space.bounds import Bounds, Condition, When
 from kbo.space.constraints import Linear, Rule
 from kbo.space.parameters import Choice, Fixed, Float, Int, Ordinal, Parameter
 from kbo.space.space import Params, Space

@@ -1,20 +1,66 @@
-"""Parameters from the bounds that a user writes: a dict, a list of pairs, or a list of dicts and ``When``."""
+"""Parameters and conditions from the bounds that a user writes: a dict, a list of pairs, or dicts and ``When``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.space.conditions import Condition, When, plain_conditions
 from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter
 from kbo.space.table import Frame
 
 _RANGE = re.compile(r"\s*-?[\d.]+\s*(-|\u2013|to|\.\.)\s*-?[\d.]+\s*")
 """A text that looks like a range, such as "20-90"."""
+
+
+@dataclass(frozen=True)
+class When:
+    """Parameters that are active only if their parent is active and has one of certain values.
+
+    The parent may be any parameter with finitely many values. It may be conditional itself.
+
+    Args:
+        parent: Name of the parent.
+        values: One value of the parent, or a list of values.
+        parameters: A dict from name to parameter, as in ``Space``.
+
+    Raises:
+        InvalidInput: The name of the parent is no text, there is no value, or the parameters are no dict.
+
+    Example:
+        >>> space = [{"optimizer": ["sgd", "adam"]}, kbo.When("optimizer", "sgd", {"momentum": kbo.Float(0, 1)})]
+    """
+
+    parent: str
+    values: Any
+    parameters: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        checks.text("parent", self.parent)
+        values = (self.values,)
+        if isinstance(self.values, (list, tuple)):
+            values = tuple(self.values)
+        if not values:
+            raise InvalidInput(
+                f"values of {self.parent!r} are empty: give one at which the parameters are active."
+            )
+        if not isinstance(self.parameters, Mapping) or not self.parameters:
+            raise InvalidInput(
+                f"parameters must be a dict of at least one, got {checks.shown(self.parameters)}."
+            )
+        object.__setattr__(self, "values", values)
+
+
+class Condition(NamedTuple):
+    """The parent of a conditional parameter, and the values of the parent at which the parameter is active."""
+
+    parent: str
+    values: tuple[Any, ...]
+
 
 Bounds = (
     Mapping[str, Any] | Sequence[tuple[float, float]] | Sequence[Mapping[str, Any] | When] | Frame
@@ -63,7 +109,7 @@ def parsed_bounds(bounds: Any) -> ParsedBounds:
             parameters[name] = _parameter(spec) if named else _real_parameter(spec)
         if condition is not None:
             conditions[name] = condition
-    return ParsedBounds(named, parameters, plain_conditions(conditions, parameters))
+    return ParsedBounds(named, parameters, _plain_conditions(conditions, parameters))
 
 
 def _entries(groups: Sequence[Any]) -> Iterator[tuple[Any, Any, Condition | None]]:
@@ -112,12 +158,18 @@ def _parameter(spec: Any) -> Parameter:
         return Choice(spec)
     if spec is bool:
         return Choice([False, True])
-    if isinstance(spec, tuple) and is_pair and not _has_text(spec):
-        return Float(*spec)  # takes ends that are tensors, and refuses all others
-    is_single = spec is None or isinstance(checks.plain(spec), (str, bool, Real))
-    if is_single and not _looks_like_range(spec):
+    if isinstance(spec, str) and _RANGE.fullmatch(spec):
+        raise InvalidInput(
+            f"{spec!r} is a text with one value, and looks like a range: give its ends, (low, high), in a file "
+            f"{{kind: Float, low: LOW, high: HIGH}}; if it is one value, kbo.Fixed({spec!r})."
+        )
+    if spec is None or isinstance(checks.plain(spec), (str, bool, Real)):
         return Fixed(spec)
-    raise _refusal(spec)
+    raise InvalidInput(
+        "expected kbo.Float, kbo.Int, kbo.Choice, kbo.Ordinal, a range (low, high) of two numbers, a list of options "
+        f"(of an array, .tolist()), bool or a single value, got {checks.shown(spec)}. A kbo.When stands beside the "
+        "dict: [{...}, kbo.When(parent, value, {...})]."
+    )
 
 
 def _range(pair: Any) -> Parameter:
@@ -129,52 +181,55 @@ def _range(pair: Any) -> Parameter:
     low, high = pair
     is_whole = _is(low, Integral) and _is(high, Integral)
     if isinstance(pair, list) or (is_whole and high - low == 1):
-        whole = ""
-        if is_whole:
-            whole = f", kbo.Int({low}, {high}) for whole ones"
         raise InvalidInput(
-            f"{pair} could be a range or a choice: write ({float(low)}, {float(high)}) for real numbers "
-            f"between{whole}, or kbo.Choice({[low, high]}) for one of the two."
+            f"{pair} could be a range or a choice: write kbo.Float({low}, {high}) for real numbers between, kbo.Int "
+            f"for whole ones, or kbo.Choice({[low, high]}) for one of the two; in a file {{kind: Float, low: {low}, "
+            f"high: {high}}}, {{kind: Int, ...}} or {{kind: Choice, options: {[low, high]}}}."
         )
     if is_whole:
         return Int(low, high)
     return Float(low, high)
 
 
-def _refusal(spec: Any) -> InvalidInput:
-    """Return the exception for an entry that is no parameter; its message says what to write instead."""
-    if isinstance(spec, tuple) and _has_text(spec):
-        return InvalidInput(
-            f"a tuple is a range of numbers: write options as a list, {list(spec)}."
-        )
-    if isinstance(spec, When):
-        return InvalidInput(
-            "kbo.When stands beside a dict, not in it: [{...}, kbo.When(parent, value, {...})]."
-        )
-    if _looks_like_range(spec):
-        return InvalidInput(
-            f"{spec!r} is a text with one value, and looks like a range: give its ends, (low, high), in a file "
-            f"{{kind: Float, low: LOW, high: HIGH}}; if it is one value, kbo.Fixed({spec!r})."
-        )
-    advice = ""
-    if hasattr(spec, "tolist"):  # arrays of NumPy, tensors, columns of pandas
-        advice = " For a list of its values write .tolist()."
-    return InvalidInput(
-        "expected kbo.Float, kbo.Int, kbo.Choice, kbo.Ordinal, (low, high), a list of options, bool or a single "
-        f"value, got {checks.shown(spec)}.{advice}"
-    )
-
-
-def _has_text(values: tuple[Any, ...]) -> bool:
-    """Return whether one of several values is a text."""
-    return any(isinstance(value, str) for value in values)
-
-
-def _looks_like_range(spec: Any) -> bool:
-    """Return whether an entry is a text such as "20-90"."""
-    return isinstance(spec, str) and _RANGE.fullmatch(spec) is not None
-
-
 def _is(value: Any, kind: type) -> bool:
     """Return whether a value is a number of a kind. True and False are not numbers here."""
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _plain_conditions(
+    conditions: Mapping[str, Condition], parameters: Mapping[str, Parameter]
+) -> dict[str, Condition]:
+    """Return conditions by name, with their values in the form that the parents have in params.
+
+    Raises:
+        InvalidInput: A parent does not exist, is a real number, or lacks a value of its condition.
+    """
+    plain = {}
+    for name, (parent, values) in conditions.items():
+        with checks.inside(f"bounds: the condition of parameter {name!r}"):
+            parameter = parameters[checks.one_of("the parent", parent, parameters)]
+            if not parameter.options:
+                raise InvalidInput(
+                    f"the parent {parent!r} must have finitely many values: give it a step."
+                )
+            plain[name] = Condition(parent, tuple(map(parameter.plain, values)))
+    return plain
+
+
+def parents_first(names: list[str], conditions: Mapping[str, Condition]) -> list[str]:
+    """Return the names of parameters in an order in which each comes after its parent.
+
+    Raises:
+        InvalidInput: Conditions depend on each other.
+    """
+    ordered = [name for name in names if name not in conditions]
+    left = [name for name in names if name in conditions]
+    while left:
+        ready = [name for name in left if conditions[name].parent in ordered]
+        if not ready:
+            raise InvalidInput(
+                f"bounds: the conditions of the parameters {left} depend on each other."
+            )
+        ordered += ready
+        left = [name for name in left if name not in ready]
+    return ordered

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.space.constraints import in_words
+from kbo.space.parameters import Fixed
 from kbo.space.program import Program
 from kbo.space.space import Space
 
@@ -205,9 +206,11 @@ class _Section:
     def _between_corners(self, generator: torch.Generator) -> Tensor:
         """Return points [k P] that satisfy all constraints: corners of the linear ones and mixtures of the corners."""
         space = self._space
-        names = list(space.parameters)
-        context = {names[i]: u for i, u in self._coordinates}
-        program = Program(space.parameters, space.conditions, space.linear, context)
+        parameters = dict(space.parameters)
+        for i, u in self._coordinates:
+            name = list(parameters)[i]
+            parameters[name] = Fixed(parameters[name].value(u))
+        program = Program(parameters, space.conditions, space.linear)
         corners = torch.from_numpy(program.corners(2 * space.dimension + 2, generator))
         if not len(corners):
             raise InvalidInput(f"no point {self} satisfies {in_words(space.linear)}.")

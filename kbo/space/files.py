@@ -14,7 +14,7 @@ from kbo._base.extras import require
 from kbo._base.files import check_file, reading
 from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
-from kbo.space.conditions import When
+from kbo.space.bounds import When
 from kbo.space.constraints import Linear
 from kbo.space.parameters import Choice, Fixed, Float, Int, Ordinal
 
@@ -57,7 +57,6 @@ def definition_of(entries: Mapping[str, Any]) -> Definition:
     for name, entry in entries.items():
         with checks.inside(f"parameter {checks.shown(name)}"):
             if not isinstance(entry, Mapping):
-                _check_is_no_pair(entry)
                 definition.bounds.append({name: entry})
             elif entry.get("kind") == "Linear":
                 definition.constraints.append(_constructed(entry))
@@ -66,20 +65,6 @@ def definition_of(entries: Mapping[str, Any]) -> Definition:
                 if "rows" in entry:
                     definition.rows[name] = entry["rows"]
     return definition
-
-
-def _check_is_no_pair(entry: Any) -> None:
-    """Check that an entry is no list of two numbers: it could be a range or a choice."""
-    is_pair = isinstance(entry, list) and len(entry) == 2
-    if not is_pair or any(isinstance(value, (str, bool)) for value in entry):
-        return
-    kind = "Float"
-    if all(isinstance(value, int) for value in entry):
-        kind = "Int"
-    raise InvalidInput(
-        f"{entry} could be a range or a choice: write {{kind: {kind}, low: {entry[0]}, high: {entry[1]}}} or "
-        f"{{kind: Choice, options: {entry}}}."
-    )
 
 
 def _parameter(name: Any, entry: Mapping[str, Any]) -> Mapping[str, Any] | When:
@@ -117,11 +102,7 @@ def _constructed(entry: Mapping[str, Any]) -> Any:
 
 _BOOL = "tag:yaml.org,2002:bool"
 _FLOAT = "tag:yaml.org,2002:float"
-_INT = "tag:yaml.org,2002:int"
 """Names of types in YAML."""
-
-_LONGEST_NUMBER = 100
-"""Most characters of a whole number in YAML: PyYAML takes minutes for 500 000 characters in base 60, as 1:30:00."""
 
 
 def read(path: Path) -> Any:
@@ -140,21 +121,7 @@ def read(path: Path) -> Any:
         text = path.read_text("utf-8-sig")
         if form == "YAML":
             return _yaml(text)
-        return json.loads(text, object_pairs_hook=_each_once)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the entries of a JSON object.
-
-    Raises:
-        ValueError: A name comes twice. Python's reader would silently keep the last entry.
-    """
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the entry {twice!r} is there twice")
-    return entries
+        return json.loads(text)
 
 
 def _yaml(text: str) -> Any:
@@ -178,7 +145,6 @@ def _yaml(text: str) -> Any:
     Loader.add_implicit_resolver(_BOOL, boolean, list("tTfF"))
     number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
     Loader.add_implicit_resolver(_FLOAT, number, list("-+0123456789"))
-    Loader.add_constructor(_INT, _whole_number)
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
@@ -186,16 +152,3 @@ def _yaml(text: str) -> Any:
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
             problem = f"line {error.problem_mark.line + 1}: {error.problem}"
         raise ValueError(" ".join(problem.split())) from error
-
-
-def _whole_number(loader: yaml.SafeLoader, node: Any) -> int:
-    """Return the whole number of a YAML node.
-
-    Raises:
-        ValueError: The number has more than ``_LONGEST_NUMBER`` characters.
-    """
-    if len(node.value) > _LONGEST_NUMBER:
-        raise ValueError(
-            f"line {node.start_mark.line + 1}: a number of {len(node.value)} characters"
-        )
-    return loader.construct_yaml_int(node)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.arguments import naming_arguments
 from kbo.errors import InvalidInput
 
 _LARGEST = 2**50
@@ -372,6 +373,9 @@ class Float(_Range):
         return self._steps_to(value, self.step or 0.0, max(abs(self.low), abs(self.high)))
 
 
+Float.__init__ = naming_arguments(Float.__init__)
+
+
 @dataclass(frozen=True)
 class Int(_Range):
     """A whole number from ``low`` to ``high``, both included: on a logarithmic scale if ``log``, in steps of ``step``.
@@ -435,6 +439,9 @@ class Int(_Range):
 
     def _position(self, value: Any) -> int:
         return self._steps_to(value, self.step, max(abs(_real(value)), 1.0))
+
+
+Int.__init__ = naming_arguments(Int.__init__)
 
 
 @dataclass(frozen=True)
@@ -525,13 +532,10 @@ class _Steps(Sequence[float]):
         return round((self.high - self.low) / self.step) + 1
 
     def __getitem__(self, index: Any) -> Any:
-        positions = range(len(self))
-        if isinstance(index, slice):
-            return [self[position] for position in positions[index]]
-        position = positions[index]
+        position = range(len(self))[index]
         if position == 0:
             return self.low
-        if position == positions[-1]:
+        if position == len(self) - 1:
             return self.high
         # 15 digits: 0.3 and not 0.30000000000000004
         return float(f"{self.low + position * self.step:.15g}")

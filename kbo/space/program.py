@@ -14,7 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.space.conditions import Condition
+from kbo.space.bounds import Condition
 from kbo.space.constraints import Linear, in_words
 from kbo.space.parameters import Parameter
 
@@ -45,7 +45,6 @@ class Program:
         parameters: The parameters of the space by name.
         conditions: The conditions of the space.
         limits: The limits, with names of parameters as keys.
-        context: Unit coordinates of parameters with a fixed value, by name.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class Program:
         parameters: Mapping[str, Parameter],
         conditions: Mapping[str, Condition],
         limits: Sequence[Linear],
-        context: Mapping[str, float] = {},
     ) -> None:
         self._parameters = parameters
         self._conditions = conditions
@@ -64,11 +62,10 @@ class Program:
         self._is_whole = np.zeros(self.size)
         self._rows: list[tuple[np.ndarray, float, float]] = []
         for name in self._variables:
-            unit = context.get(name)
             if self._has_indicators[name]:
-                self._add_indicators(name, unit)
+                self._add_indicators(name)
             else:
-                self._add_number(name, unit)
+                self._add_number(name)
         for limit in limits:
             self._add_limit(limit)
 
@@ -109,37 +106,27 @@ class Program:
         parent, values = self._conditions[name]
         options = self._parameters[parent].options
         indicators = self._variables[parent]
-        return self._row([indicators[options.index(value)] for value in values]), 0.0
+        possible = [value for value in values if value in options]  # a fixed parent has one option
+        return self._row([indicators[options.index(value)] for value in possible]), 0.0
 
-    def _add_indicators(self, name: str, unit: float | None) -> None:
-        """Demand that exactly one indicator of an active parameter is 1: the one at ``unit``, if that is given."""
+    def _add_indicators(self, name: str) -> None:
+        """Demand that exactly one indicator of an active parameter is 1."""
         variables = self._variables[name]
         self._is_whole[variables] = 1
         active, constant = self._active(name)
         self._rows.append((self._row(variables) - active, constant, constant))
-        if unit is not None:
-            position = _position(self._parameters[name], unit)
-            self._rows.append((self._row([variables[position]]) - active, constant, constant))
 
-    def _add_number(self, name: str, unit: float | None) -> None:
-        """Demand that the variable of an active number is in its range: at ``unit``, if that is given."""
+    def _add_number(self, name: str) -> None:
+        """Demand that the variable of an active number is in its range."""
         p = self._parameters[name]
         variables = self._variables[name]
-        value = 1.0
+        largest = 1.0
         if p.options:
             self._is_whole[variables] = 1
-            value = len(p.options) - 1.0
-        self._upper[variables] = value
-        least = -np.inf
+            largest = len(p.options) - 1.0
+        self._upper[variables] = largest
         active, constant = self._active(name)
-        if unit is not None:
-            if p.options:
-                value = float(_position(p, unit))
-            else:
-                low, high = p.ends
-                value = (p.value(unit) - low) / (high - low)
-            least = value * constant
-        self._rows.append((self._row(variables) - value * active, least, value * constant))
+        self._rows.append((self._row(variables) - largest * active, -np.inf, largest * constant))
 
     def _value(self, name: str) -> tuple[np.ndarray, float]:
         """Return the value of a parameter, 0 if it is not active, as coefficients [V] and a constant."""
@@ -239,11 +226,6 @@ class Program:
             return p.options[round(of_parameter[0])]
         low, high = p.ends
         return min(max(low + float(of_parameter[0]) * (high - low), low), high)
-
-
-def _position(parameter: Parameter, unit: float) -> int:
-    """Return the position of the option at a unit coordinate."""
-    return int(parameter.index(torch.tensor(unit, dtype=torch.float64)))
 
 
 def check(

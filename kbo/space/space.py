@@ -33,8 +33,7 @@ from kbo._base import checks
 from kbo._base.isolation import tensors_on_cpu
 from kbo.errors import InvalidInput
 from kbo.space import program
-from kbo.space.bounds import Bounds, parsed_bounds
-from kbo.space.conditions import Condition, parents_first
+from kbo.space.bounds import Bounds, Condition, parents_first, parsed_bounds
 from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permits
 from kbo.space.files import definition_of, read
 from kbo.space.parameters import Parameter
@@ -362,14 +361,22 @@ class Space:
         Raises:
             InvalidInput: A constraint function raises an exception, or returns no bool.
         """
-        numbers = self._limits.numbers(unit)
-        for name in self.conditions:
-            numbers[~self.is_active(name, unit), self._positions[name]] = 0.0
-        satisfied = self._limits.hold(numbers, is_rounded=self.table is not None).all(-1)
+        holds = self._limits.hold(self._numbers(unit), is_rounded=self.table is not None)
+        satisfied = holds.all(-1)
         for rule in self._rules:
             verdicts = [permits(rule, params) for params in self._all_params(unit[satisfied])]
             satisfied[satisfied.clone()] = torch.tensor(verdicts, dtype=torch.bool)
         return satisfied
+
+    def _numbers(self, unit: Tensor) -> Tensor:
+        """Return the values [n P] of parameters in linear constraints at points [n P]; 0 for all others.
+
+        A parameter that is not active adds nothing to a sum.
+        """
+        numbers = self._limits.numbers(unit)
+        for name in self.conditions:
+            numbers[~self.is_active(name, unit), self._positions[name]] = 0.0
+        return numbers
 
     @tensors_on_cpu
     def violated(self, params: Any) -> list[str]:
@@ -378,24 +385,18 @@ class Space:
         A sum may exceed its limit by rounding to float32. Functions are called only if all linear constraints hold.
         """
         try:
-            values = self._values(params)
+            canonical = self.canonical(params)
         except InvalidInput:
             if not self.changed:
                 raise
             return ["the bounds, which have changed since"]
         if not self.constraints:
             return []
-        numbers = torch.zeros(1, self.dimension, dtype=torch.float64)
-        for i, name in enumerate(self.parameters):
-            if i in self._limits.columns:
-                numbers[0, i] = float(
-                    values.get(name, 0.0)
-                )  # a parameter that is not active adds nothing
+        numbers = self._numbers(self.units([canonical]))
         holds = self._limits.hold(numbers, is_rounded=True)[0].tolist()
         violated = [str(limit) for i, limit in enumerate(self.linear) if not holds[i]]
         if violated:
             return violated
-        canonical = self._params_of(values)
         return [
             checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(canonical))
         ]

@@ -1,4 +1,4 @@
-"""One call of the objective by a worker: the trial that the objective gets, and the outcome of the call.
+"""What passes between a run and its workers: the interface of engines, and one call of the objective.
 
 Worker processes import this module first, so it does not import PyTorch.
 """
@@ -11,12 +11,13 @@ import math
 import operator
 import os
 import pickle
-import queue
 import sysconfig
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,12 @@ _LIBRARIES = (
     "<frozen ",
 )
 """Prefixes of file names of libraries and of this package: errors there are not shown as the caller's line."""
+
+YEAR = 365 * 86_400.0
+"""The longest time limit, in seconds."""
+
+OnReport = Callable[[int, float, int], bool]
+"""A function of the number, value and step of a running trial's report; it returns whether the trial should stop."""
 
 
 class RunningTrial:
@@ -123,18 +130,6 @@ class RunningTrial:
             self._ended = True
 
 
-def trial_of_this_process(
-    number: int, params: Any, on_report: Callable[[int, float, int], bool]
-) -> RunningTrial:
-    """Return a trial whose reports are answered at once, in the thread that reports."""
-    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-    def send(value: float, step: int) -> None:
-        answers.put(on_report(number, value, step))
-
-    return RunningTrial(number, params, send, answers.get)
-
-
 @dataclass(frozen=True)
 class CallOutcome:
     """The outcome of a call: the value of the function, or the reason why there is no value.
@@ -156,6 +151,45 @@ class CallOutcome:
     died: bool = False
     seconds: float | None = None
     trace: str = ""
+
+
+class Session(ABC):
+    """The workers for one function, from opening to closing.
+
+    Attributes:
+        capacity: The number of calls that may run at the same time, at least 1; it may change.
+        running: The numbers of the calls whose outcome was not returned yet.
+    """
+
+    capacity: int
+    running: Collection[int]
+
+    @abstractmethod
+    def start(self, number: int, params: Any) -> None:
+        """Start a call. Fewer than ``capacity`` calls must be running."""
+
+    @abstractmethod
+    def wait(self, seconds: float | None = None) -> list[CallOutcome]:
+        """Wait until a call ends, or for ``seconds``, and return the outcomes of the calls that have ended."""
+
+
+class Engine(ABC):
+    """A place where a function is called: this process, threads, other processes or a cluster."""
+
+    @abstractmethod
+    def session(
+        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
+    ) -> AbstractContextManager[Session]:
+        """Open the engine for a function. Leaving the block ends the running calls, as far as the engine can.
+
+        Args:
+            function: A function of params, or of params and the trial (``kbo.workers.call.call``).
+            timeout: Time limit of a call, in seconds, after which it has failed; None for no limit.
+            on_report: Called with each report of a running call.
+
+        Raises:
+            InvalidInput: The engine cannot call this function, or cannot limit its time.
+        """
 
 
 def call(

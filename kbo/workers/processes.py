@@ -1,4 +1,4 @@
-"""Calls in worker processes of this machine, which can be killed at any moment.
+"""Calls in worker processes of this machine, which can be killed at any moment, and the engine for a number of workers.
 
 Each worker leads a process group, so processes that the function starts are killed with it. Libraries do not offer
 this: pools (concurrent.futures, loky, joblib) cannot end a single call, send no messages during a call, and leave busy
@@ -27,8 +27,8 @@ import torch
 from kbo._base import checks
 from kbo._base.locks import after_fork_in_child
 from kbo.errors import InvalidInput
-from kbo.workers.call import CallOutcome, error_text
-from kbo.workers.engine import Engine, OnReport, Session
+from kbo.workers.call import CallOutcome, Engine, OnReport, Session, error_text
+from kbo.workers.in_process import InProcess
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
 _PATIENCE = 1.0
@@ -86,6 +86,27 @@ class Processes(Engine):
             yield session
         finally:
             session.close()
+
+
+Workers = int | Engine | None
+"""Number of worker processes, 1 for this process alone, an engine, or None for the default."""
+
+
+def engine_of(workers: Workers, timeout: float | None = None) -> Engine:
+    """Return the engine. The default is this process; with a time limit it is one worker process, which can be killed.
+
+    Raises:
+        InvalidInput: ``workers`` is neither a whole number of at least 1 nor an engine.
+    """
+    if isinstance(workers, Engine):
+        return workers
+    if isinstance(workers, type):
+        raise InvalidInput(f"workers must be a number or an engine: write {workers.__name__}(...).")
+    if workers is None and timeout is not None:
+        return Processes(1)
+    if workers is None or checks.whole("workers", workers, 1) == 1:
+        return InProcess()
+    return Processes(int(workers))
 
 
 def _first_message(function: Callable[..., Any]) -> bytes:

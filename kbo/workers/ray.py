@@ -22,8 +22,7 @@ import kbo
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo.errors import InvalidInput, KboError
-from kbo.workers.call import CallOutcome, RunningTrial, Work
-from kbo.workers.engine import Engine, OnReport, Session
+from kbo.workers.call import CallOutcome, Engine, OnReport, RunningTrial, Session, Work
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
 require("kbo.workers.ray", "ray", "ray")

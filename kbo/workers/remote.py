@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import cloudpickle
 
 from kbo._base.isolation import settings_of_caller
-from kbo.workers.call import CallOutcome, Work
-from kbo.workers.engine import OnReport, Session
+from kbo.workers.call import CallOutcome, OnReport, Session, Work
 
 LOADING = 60.0
 """Seconds that a worker may take to start and load the objective, or the time limit of a trial if that is longer."""

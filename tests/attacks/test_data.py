@@ -12,7 +12,7 @@ import kbo
 from kbo.optimize import tracking
 from kbo.optimize.evaluated.results import known_results
 from kbo.optimize.run import table
-from kbo.optimize.tracking.tracker import Tracker
+from kbo.optimize.tracking import Tracker
 from kbo.space import Space
 
 UNIT = {"x": (0.0, 1.0)}
@@ -90,7 +90,7 @@ def test_a_pruned_trial_keeps_what_it_measured(tmp_path):
     result = run(objective, journal=path, pruner=Second())
     assert [trial.status for trial in result.trials] == ["complete", "pruned", "complete"]
     again = begun()
-    again.load(path)
+    again.run.load(path)
     for trials in (result.trials, again.trials):
         assert [trial.measured for trial in trials] == [{"memory": m} for m in (5.0, 7.0, 5.0)]
 

@@ -18,7 +18,7 @@ from kbo.bandit.method import Method
 from kbo.bandit.pareto import pareto_set
 from kbo.bandit.safe import SafeSet
 from kbo.confidence import FixedWidth, Limit
-from kbo.confidence.candidates import candidate_gap
+from kbo.confidence.conclusions import candidate_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize.constraints import slacks
@@ -161,7 +161,7 @@ def test_a_safe_run_certifies_the_rounded_numbers_that_it_evaluates():
 def again(optimizer, tmp_path):
     optimizer.ask()
     optimizer.save(tmp_path / "run.jsonl")
-    optimizer.load(tmp_path / "run.jsonl")
+    optimizer.run.load(tmp_path / "run.jsonl")
     optimizer.tell(optimizer.ask(), 0.1)
 
 
@@ -182,7 +182,7 @@ def test_the_belief_itself_knows_how_trials_were_lost(lose, tmp_path):
     lose(optimizer, tmp_path)
     optimizer.save(tmp_path / "saved.jsonl")
     loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting)
-    loaded.load(tmp_path / "saved.jsonl")
+    loaded.run.load(tmp_path / "saved.jsonl")
     for run in (optimizer, loaded):
         run.tell(run.ask(), 0.1)
         assert not run.insight.surrogate().guarantee()

@@ -422,6 +422,7 @@ def _confidence() -> Iterator[Call]:
         for kind in kinds.split():
             yield Call(f"{kind}.{name}", "X state")
         yield Call(f"AdaptiveMixture.{name}", "X", state=adaptive)
+    yield Call("MartingaleMixture.draw", "state X count generator")
     yield Call("AdaptiveMixture", "kind", lambda bound: bound.interval(adaptive(), X()))
     noise = {"lower": 0.0, "largest_ridge": 0.5}
     yield Call("NoiseBounds", "norm_bound delta upper", in_ridge, **noise)
@@ -488,7 +489,6 @@ def _acquisition() -> Iterator[Call]:
     yield Call("InflatedThompsonSampling", f"model confidence seed {ucb}", scores)
     drawn = "model confidence seed posterior_transform"
     yield Call("InflatedPosteriorSampling", drawn, lambda draw: draw(X()))
-    yield Call("inflated_draws", "confidence state X count generator")
 
 
 def _bandit() -> Iterator[Call]:
@@ -575,7 +575,7 @@ def _optimize() -> Iterator[Call]:
     yield Call("Optimizer.run.begin", "params")
     yield Call("Optimizer.insight.answers", "tolerance")
     yield Call("Optimizer without trials.save", "path")
-    yield Call("Optimizer without trials.load", "path")
+    yield Call("Optimizer without trials.run.load", "path")
     values = {"error": 1.0, "speed": 2.0}
     told = {"params": {"x": 0.5}, "value": values}
     yield Call("Optimizer with objectives.tell", "seconds", str, **told)
@@ -602,7 +602,7 @@ def _integrations() -> Iterator[Call]:
 
     OBJECTS.update({"ax": lambda: ax, "kbo_optuna": lambda: kbo_optuna})
     options = "method setting n_trials seed constraints device"
-    own = {"n_startup_trials": None, "constraints_func": None}
+    own = {"constraints_func": None}
     yield Call("kbo_optuna.KBOSampler", options, studied, **own)
     yield Call("ax.generation_strategy", options)
     for name in ("guarantee", "recommended", "feasibility"):

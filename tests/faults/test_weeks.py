@@ -253,7 +253,7 @@ class Weeks:
         alone = Trials.of(Space.from_description(first, bool(header["named"])), events, self.saved)
         assert alone.all == self.optimizer.trials
         fresh = kbo.Optimizer(self.first, **self.options)
-        fresh.load(self.saved)
+        fresh.run.load(self.saved)
         found = state(fresh)
         for name, fact in known.items():
             assert found[name] == fact, name

@@ -227,7 +227,7 @@ def methods() -> list[Any]:
         bandit.UpperBound(),
         bandit.ThompsonSampling(),
         bandit.UniformChoice(),
-        bandit.Facts(matern(2.5), 0.1),
+        bandit.Facts(matern(2.5), noise_std=0.1),
         bandit.pareto_set([fed()], [FixedWidth(1.0)], Z, 0.1),
     ]
 

@@ -31,8 +31,6 @@ from kbo.confidence import (
 from kbo.errors import NotPositiveDefinite
 from kbo.kernels import PrecomputedKernel
 from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior
-from kbo.regression.definiteness import Definiteness
-from tests.dense import close
 from tests.laws.confidences import BOUNDS, Setting
 from tests.laws.states import seeded, unit_square
 
@@ -247,41 +245,13 @@ def test_a_gram_matrix_that_is_accepted_is_a_kernel(dtype):
     assert state.error.negative_eigenvalue() == 0
 
 
-@pytest.mark.parametrize(("multiple", "is_found"), [(0.9, False), (2.1, True)])
-def test_an_eigenvalue_above_the_tolerance_passes_and_one_below_twice_that_is_found(
-    multiple, is_found
-):
-    tolerance = 1e-3
-    least = -multiple * tolerance
-    matrix = torch.tensor([[1.0, 1.0 - least], [1.0 - least, 1.0]], dtype=torch.float64)
-
-    def prior(left: Tensor, right: Tensor) -> Tensor:
-        return matrix[left[:, 0].long()][:, right[:, 0].long()]
-
-    points = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    test = Definiteness(points, tolerance)
-    test.extend(prior, points, tolerance)
-    assert test.eigenvalue == pytest.approx(least * is_found)
-
-
-def test_each_entry_of_the_matrix_is_computed_only_once():
-    """A new location costs O(n^2): only its kernel values with the others are computed."""
-    kernel = stationary(MaternKernel(nu=2.5), 0.3)
-    points = unit_square(300, 2)
-    entries = []
-
-    def prior(left: Tensor, right: Tensor) -> Tensor:
-        entries.append(len(left) * len(right))
-        return kernel(left, right).to_dense().detach()
-
-    test = Definiteness(points, 1e-9)
-    test.extend(prior, points[:200], 1e-9)
-    entries.clear()
-    for n in range(201, 301):
-        assert test.covers(points[:n], 1e-9)
-        test.extend(prior, points[:n], 1e-9)
-    assert sum(entries) == sum(range(201, 301))
-    assert test.eigenvalue == 0
-    _, factor = test.factor.rows(0, 300)
-    shift = 2e-9 * torch.eye(300, dtype=torch.float64)
-    close(factor @ factor.mT, prior(points, points) + shift, 1e-12)
+def test_the_eigenvalue_is_computed_once_for_the_same_locations(monkeypatch):
+    state = observed(KernelRidge(Difference(0.03), 0.1), 10, 10)
+    eigenvalue = state.error.negative_eigenvalue()
+    assert eigenvalue < 0
+    state.move_ridge(0.2)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.linalg, "eigvalsh", None)
+        assert state.error.negative_eigenvalue() == eigenvalue
+    state.update(unit_square(1, 9), Y[:1])
+    assert state.error.negative_eigenvalue() != eigenvalue

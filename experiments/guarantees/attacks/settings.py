@@ -308,7 +308,7 @@ class Tuning:
             path.unlink(missing_ok=True)
             self.optimizer.save(str(path))
             optimizer = self.opened(setting())
-            optimizer.load(str(path))
+            optimizer.run.load(str(path))
             return optimizer
 
         self.optimizer = self.play.do("save, load", load) or self.optimizer

@@ -3,9 +3,9 @@
 A cover is a subset of points such that every point of the set is within a radius of one of them.
 
 * ``metric.py``: the distance of two points under a posterior
-* ``cover.py``, ``neighbours.py``: covers, and covers of very large sets
-* ``chain.py``, ``memory.py``: covers of decreasing radii, and their reuse for more data
-* ``bonus.py``, ``proved.py``: the bonus of Algorithm 1, and the proved one
+* ``cover.py``: covers, also of very large sets
+* ``chain.py``: covers of decreasing radii, and their reuse for more data
+* ``bonus.py``: the bonus of Algorithm 1, and the proved one
 * ``bound.py``: ``Chaining``, the confidence
 """
 

@@ -24,10 +24,8 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence.base import Confidence, checked_state
-from kbo.confidence.chaining.bonus import Bonus, Steps, heights
-from kbo.confidence.chaining.chain import Chain
-from kbo.confidence.chaining.memory import ChainMemory
-from kbo.confidence.chaining.proved import Cuts, proved_cuts
+from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps, heights, proved_cuts
+from kbo.confidence.chaining.chain import Chain, ChainMemory
 from kbo.confidence.gaussian import OverPoints, finite_set, gaussian_statement
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior

@@ -16,13 +16,18 @@ from ax.core.outcome_constraint import OutcomeConstraint
 from ax.core.types import ComparisonOp
 
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.records import Columns, Row, largest_of, overwritten
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
 from kbo.optimize.objectives.objective import objective_of
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 from kbo.space import Params, Space
+
+Row = tuple[int, str]
+"""The index of a trial and the name of an arm."""
+
+Columns = dict[str, dict[Row, float]]
+"""Means and standard errors of each metric, by "mean NAME" and "sem NAME"."""
 
 Key = TypeVar("Key")
 
@@ -143,7 +148,8 @@ def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, floa
 
 def rounded(column: Mapping[Key, float]) -> dict[Key, float]:
     """Return numbers rounded to the digits that Ax stores, so that a resumed run has the same data."""
-    if largest_of(column) < _SMALL:
+    sizes = [abs(value) for value in column.values() if math.isfinite(value)]
+    if max(sizes, default=0.0) < _SMALL:
         return dict(column)
     return {key: _rounded(value) for key, value in column.items()}
 
@@ -274,7 +280,7 @@ def _backfilled(experiment: Experiment, parameters: Mapping[str, Any]) -> dict[s
     return {**experiment.search_space.backfill_values(), **parameters}
 
 
-def selected(experiment: Experiment, data: Columns) -> list[str]:
+def selected(experiment: Experiment) -> list[str]:
     """Return the ways in which noise may have selected the data (``kbo.optimize.run.trials``)."""
     trials: list[BaseTrial] = list(experiment.trials.values())
     complete = _in_order(experiment, TrialStatus.COMPLETED)
@@ -283,9 +289,6 @@ def selected(experiment: Experiment, data: Columns) -> list[str]:
         "failed, abandoned or stopped early": sum(trial.status in _LOST for trial in trials),
         "attached, perhaps with values that were known before": sum(map(_is_attached, complete)),
         "that ended after later ones": out_of_order(trial.index for trial in [*complete, *running]),
-        "proposed, or bounds computed, with values that were overwritten later": overwritten(
-            trials, data
-        ),
     }
     return in_words(ways)
 

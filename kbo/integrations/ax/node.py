@@ -15,11 +15,13 @@ from ax.core.observation import ObservationFeatures
 from ax.core.types import TParameterization
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
+from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
 from kbo._base import checks, devices
 from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import (
+    Columns,
     all_parameters,
     directions_of,
     ended,
@@ -30,11 +32,9 @@ from kbo.integrations.ax.history import (
     outcomes,
     pending,
 )
-from kbo.integrations.ax.kernels import build_kernel, describe_kernel
-from kbo.integrations.ax.records import Columns, record_of
 from kbo.integrations.ax.space import spaces_of
-from kbo.integrations.replay import Ended, Replay, replay
-from kbo.integrations.setting_and_method import resolved
+from kbo.integrations.ax.storage import build_kernel, describe_kernel
+from kbo.integrations.replay import Ended, Replay, replay, resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.settings.setting import Setting
@@ -49,7 +49,6 @@ class KBONode(ExternalGenerationNode):
 
     Attributes:
         arguments: The arguments by name, which Ax stores.
-        data: The outcomes that the optimiser has learned from.
     """
 
     def __init__(
@@ -70,48 +69,35 @@ class KBONode(ExternalGenerationNode):
             "seed": seed,
             "device": device,
         }
-        self.data: Columns = {}
         self._model: Replay | None = None
         self._left_out: set[int] = set()  # the trials that the log has named
         self._next_trial = 0
         self._fixed_features: dict[str, Any] = {}
         self._explanations: list[str] = []
-        self._fitted_record: dict[str, Any] | None = (
-            None  # of the data that Ax's own model was fitted to
-        )
-        self._fitted_model: Any = None
+        self._fitted_model: Any = None  # Ax's own, to the data of the latest proposal or later
 
     # Ax's own model
 
     @property
     def _fitted_adapter(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Ax's own model, which its analyses use; None if it is not fitted to the present data."""
-        if self._fitted_record != record_of(outcomes(self.experiment)):
-            return None
+        """Ax's own model, which its analyses use; None if it is not fitted."""
         return self._fitted_model
 
     def _fit(self, experiment: Experiment, data: Data | None = None, **others: Any) -> None:
         """Fit Ax's own model. Ax calls this for its analyses."""
         self._fitted_model = Generators.BOTORCH_MODULAR(experiment=experiment, data=data)
-        self._fitted_record = record_of(outcomes(experiment))
 
-    def gen(
-        self,
-        *,
-        experiment: Experiment,
-        data: Data | None = None,
-        skip_fit: bool = False,
-        **others: Any,
-    ) -> Any:
+    def gen(self, *, experiment: Experiment, skip_fit: bool = False, **options: Any) -> Any:
         """Generate trials as Ax does, but without a fit of Ax's own model."""
         if not skip_fit:
-            super()._fit(experiment, data)
-        return super().gen(experiment=experiment, data=data, skip_fit=True, **others)
+            super()._fit(experiment)
+        return super().gen(experiment=experiment, skip_fit=True, **options)
 
     # The optimiser of kbo
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
         """Add the ended trials to the optimiser."""
+        self._fitted_model = None
         self.learned(experiment)
         self._next_trial = len(experiment.trials)
 
@@ -129,13 +115,12 @@ class KBONode(ExternalGenerationNode):
         if self.arguments["setting"].certified:  # the kernel compares values scaled by the ranges
             arms = []
         whole, present = spaces_of(experiment.search_space, arms)
-        self.data = outcomes(experiment)
-        trials = ended(experiment, self.data, whole, names, limits)
-        errors = _errors(self.data, trials, names)
+        data = outcomes(experiment)
+        trials = ended(experiment, data, whole, names, limits)
         options = {
             **self.arguments,
             "bounds": whole,
-            "setting": _with_noise(_with_errors(self.arguments["setting"], errors), trials),
+            "setting": _for_trials(self.arguments["setting"], trials, data, names),
             **objectives_of(config),
             "constraints": limits,
         }
@@ -183,11 +168,7 @@ class KBONode(ExternalGenerationNode):
             self._fixed_features = dict(fixed_features.parameters)
         self._explanations = []
         run = super()._gen(experiment, data, n, pending_observations, **others)
-        run._gen_metadata = {
-            **(run.gen_metadata or {}),
-            **record_of(self.data),
-            "kbo:explanation": self._explanations,
-        }
+        run._gen_metadata = {**(run.gen_metadata or {}), "kbo:explanation": self._explanations}
         return run
 
     @isolated
@@ -207,26 +188,35 @@ class KBONode(ExternalGenerationNode):
         return cast(TParameterization, params)
 
 
-def _errors(
-    data: Columns, trials: Sequence[Ended], objectives: Sequence[str]
-) -> list[float | None]:
-    """Return the standard errors of all objectives in all trials with a value; None for an unknown one."""
-    errors = []
-    for trial in trials:
-        if trial.value is not None:
-            errors += [error_in(data, trial.key, name) for name in objectives]
-    return errors
+def _encoded(node: KBONode) -> dict[str, Any]:
+    """Return the arguments of a node as JSON values."""
+    return {"__type": "KBONode", **node.arguments}
 
 
-def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
-    """Return the setting for values with standard errors: without noise if all errors are 0.
+def _decoded(**arguments: Any) -> KBONode:
+    """Return the node with stored arguments. Ax decodes arguments for a function, but not for a class of nodes."""
+    return KBONode(**arguments)
+
+
+CORE_ENCODER_REGISTRY[KBONode] = _encoded
+CORE_DECODER_REGISTRY["KBONode"] = _decoded  # pyright: ignore[reportArgumentType]
+
+
+def _for_trials(
+    setting: Setting, trials: Sequence[Ended], data: Columns, objectives: Sequence[str]
+) -> Setting:
+    """Return the setting after trials: without noise if all standard errors of all objectives are 0.
+
+    With learning curves it is told that there is noise. Otherwise kbo would repeat the best parameters once to see
+    whether there is. But Ax stops no trial early if two trials have the same parameters.
 
     Raises:
         InvalidInput: An error is larger than the noise level of the setting.
     """
-    is_noiseless = bool(errors) and all(error == 0 for error in errors)
-    if is_noiseless:
-        return setting.without_noise()
+    errors: list[float | None] = []
+    for trial in trials:
+        if trial.value is not None:
+            errors += [error_in(data, trial.key, name) for name in objectives]
     largest = max((error for error in errors if error is not None), default=0.0)
     limit = setting.noise_upper
     if limit is not None and largest > limit * (1 + 1e-9):
@@ -234,17 +224,11 @@ def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
             f"an observation has a standard error of {largest:g}, but the noise level is given as at most {limit:g}: "
             "no bound would hold. Give a noise level that is at least the largest standard error."
         )
+    if errors and all(error == 0 for error in errors):
+        setting = setting.without_noise()
+    if any(trial.reports for trial in trials):
+        setting = setting.with_noise()
     return setting
-
-
-def _with_noise(setting: Setting, trials: Sequence[Ended]) -> Setting:
-    """Return the setting, told that there is noise if trials have learning curves.
-
-    Otherwise kbo would repeat the best parameters once to see whether there is noise. But Ax stops no trial early if
-    two trials have the same parameters.
-    """
-    has_curves = any(trial.reports for trial in trials)
-    return setting.with_noise() if has_curves else setting
 
 
 @isolated
@@ -312,13 +296,11 @@ def _check_storable(setting: Setting) -> None:
     Raises:
         InvalidInput: The setting is of another class than Practical and Certified, or has strategies.
     """
-    if isinstance(setting, Practical) and setting.strategies is not None:
+    has_strategies = isinstance(setting, Practical) and setting.strategies is not None
+    if has_strategies or type(setting) not in (Practical, Certified):
         raise InvalidInput(
-            "Ax cannot store strategies of your own: leave strategies out of kbo.Practical(...)."
-        )
-    if type(setting) not in (Practical, Certified):
-        raise InvalidInput(
-            f"Ax cannot store a {type(setting).__name__}: pass kbo.Practical or kbo.Certified."
+            "Ax can store a kbo.Certified, and a kbo.Practical without strategies of your own, got "
+            f"{checks.shown(setting)}."
         )
 
 

@@ -14,7 +14,6 @@ from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import directions_of, left_out, selected
 from kbo.integrations.ax.node import KBONode
-from kbo.integrations.ax.records import store_record
 from kbo.integrations.replay import Replay
 from kbo.optimize import Front, Practical
 from kbo.optimize.constraints.feasibility import Feasibility
@@ -39,7 +38,7 @@ def interval(
         RefutedAssumptions: The data contradict the assumptions (certified setting only).
     """
     checks.instance("parameters", parameters, Mapping)
-    _, experiment, model = _model_of(client)
+    experiment, model = _model_of(client)
     config: Any = experiment.optimization_config
     names = list(directions_of(config))
     limited = [constraint.name for constraint in model.optimizer.constraints]
@@ -65,7 +64,7 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     Raises:
         InvalidInput: The client has another strategy, or no complete trial is inside the search space.
     """
-    _, _, model = _model_of(client)
+    _, model = _model_of(client)
     best = model.recommended
     if best is None:
         raise InvalidInput(
@@ -85,7 +84,7 @@ def front(client: Client) -> Front | None:
     Raises:
         InvalidInput: The client has another strategy.
     """
-    _, _, model = _model_of(client)
+    _, model = _model_of(client)
     return model.front(lambda entry: (entry.key[0], copy.copy(entry.params)))
 
 
@@ -96,35 +95,26 @@ def feasibility(client: Client) -> Feasibility | None:
     Raises:
         InvalidInput: The client has another strategy.
     """
-    node, experiment, model = _model_of(client)
-    return model.optimizer.insight.feasibility(selected(experiment, node.data))
+    experiment, model = _model_of(client)
+    return model.optimizer.insight.feasibility(selected(experiment))
 
 
 @isolated
 def guarantee(client: Client) -> str:
-    """Return the guarantee of ``interval`` as text, with the estimated noise levels.
+    """Return the guarantee of ``interval`` as text.
 
-    There is no guarantee if a value was overwritten after kbo had read it for a proposal or a bound. Ax keeps no trace
-    of values that were overwritten before, so the text names the assumption that there are none.
+    Ax keeps no trace of values that were replaced by others, so the text names the assumption that there are none.
 
     Raises:
         InvalidInput: The client has another strategy.
     """
-    node, experiment, model = _model_of(client)
-    insight = model.optimizer.insight
-    guarantee = insight.guarantee(selected(experiment, node.data))
+    experiment, model = _model_of(client)
+    guarantee = model.optimizer.insight.guarantee(selected(experiment))
     if guarantee is None:
         return NO_BOUND
-    text = guarantee.text
-    if guarantee:
-        text += "; and if no value was replaced by another one before the next trial was proposed"
-    for name, surrogate in insight.quantities.surrogates().items():
-        noise = surrogate.account().get("noise")
-        if noise is not None and name == OBJECTIVE:
-            text += f" (noise: {noise})"
-        elif noise is not None:
-            text += f" (noise of {name}: {noise})"
-    return text
+    if not guarantee:
+        return guarantee.text
+    return f"{guarantee.text}; and if no value was replaced by another one"
 
 
 @isolated
@@ -139,10 +129,8 @@ def replayed(client: Client) -> tuple[Replay, list[int]]:
     return model, left_out(experiment, model)
 
 
-def _model_of(client: Client) -> tuple[KBONode, Experiment, Replay]:
-    """Return the node of a client's strategy, its experiment, and the optimiser after its trials.
-
-    This stores a record of the data in the newest trial, since a bound may be shown.
+def _model_of(client: Client) -> tuple[Experiment, Replay]:
+    """Return the experiment of a client, and the optimiser after its trials.
 
     Raises:
         InvalidInput: The client has another strategy.
@@ -156,8 +144,4 @@ def _model_of(client: Client) -> tuple[KBONode, Experiment, Replay]:
             "the client has no strategy of kbo: call client.set_generation_strategy(generation_strategy(...)) first."
         )
     experiment = client._experiment
-    model = node.learned(experiment)
-    if experiment.trials:
-        newest = max(experiment.trials)
-        store_record(experiment.trials[newest], node.data)
-    return node, experiment, model
+    return experiment, node.learned(experiment)

@@ -1,8 +1,7 @@
 """kbo in Optuna: a sampler, and search spaces in both directions.
 
 ``space``: distributions of Optuna and spaces of kbo. ``ranges``: ranges that change from trial to trial. ``study``:
-trials of a study as data. ``proposal``: the next parameters. ``sampler``: ``KBOSampler``. ``private``: private names of
-Optuna that these modules use.
+trials of a study as data. ``proposal``: the next parameters. ``sampler``: ``KBOSampler``.
 """
 
 from kbo._base.extras import require

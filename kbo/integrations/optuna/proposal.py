@@ -119,7 +119,7 @@ def _likely_points(
     with_ranges: list[FrozenTrial] = []
     values: list[dict[str, Any]] = []
     for trial in trials:
-        complete = search_space.complete_inside(trial.params)
+        complete = search_space.complete(trial.params)
         if complete is not None and all(name in trial.distributions for name in unknown):
             with_ranges.append(trial)
             values.append(complete)

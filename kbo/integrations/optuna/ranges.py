@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -40,22 +39,17 @@ class Ranges(NamedTuple):
     Attributes:
         whole: The union of the ranges in all trials, sorted by name; unions of a single value are left out.
         expected: The union of the ranges in the latest trials that have the parameter.
-        settled: The names of parameters with the same range in all of these latest trials.
-        latest: The range of each settled parameter, widened by near values that the user gave outside of all ranges.
-        first: The number of the first trial with the parameter, and the range in it.
+        latest: The range of each parameter with the same range in all of these latest trials, widened by near values
+            that the user gave outside of all ranges.
         left_out: The reason why a parameter has no union.
-        far: Number and value of the first trial whose value is too far outside of all ranges to be used.
         added: The number of the first trial with a parameter that earlier complete trials lack, and later ones have.
         dropped: The number of the last trial with a parameter that the latest trials lack.
     """
 
     whole: dict[str, BaseDistribution]
     expected: dict[str, BaseDistribution]
-    settled: set[str]
     latest: dict[str, BaseDistribution]
-    first: dict[str, tuple[int, BaseDistribution]]
     left_out: dict[str, str]
-    far: dict[str, tuple[int, Any]]
     added: dict[str, int]
     dropped: dict[str, int]
 
@@ -77,7 +71,7 @@ def ranges_of(
         widened: Whether values outside of the ranges of their trials widen the union.
     """
     added, dropped = _changes(trials)
-    ranges = Ranges({}, {}, set(), {}, {}, {}, {}, added, dropped)
+    ranges = Ranges({}, {}, {}, {}, added, dropped)
     for name, history in sorted(_histories(trials).items()):
         if not history.is_finished:
             continue
@@ -89,22 +83,16 @@ def ranges_of(
             continue
         whole = of_trials
         if widened:
-            values = [value for _, value in history.outside]
+            values = list(history.outside)
             if fixed and name in fixed:
                 values.append(fixed[name])
             whole = _widened(of_trials, values)
-        for number, value in history.outside:
-            if not contains(whole, value):
-                ranges.far[name] = (number, value)
-                break
         if whole.single():
             continue
         ranges.whole[name] = whole
-        ranges.first[name] = history.first
         ranges.expected[name] = union(history.recent)
         if all(d == ranges.expected[name] for d in history.recent):
-            ranges.settled.add(name)
-            by_hand = [value for _, value in history.outside if not contains(of_trials, value)]
+            by_hand = [value for value in history.outside if not contains(of_trials, value)]
             ranges.latest[name] = _widened(ranges.expected[name], by_hand)
     return ranges
 
@@ -168,18 +156,16 @@ class _History:
     """The ranges of one parameter in the trials so far.
 
     Attributes:
-        first: The number of the first trial with the parameter, and the range in it.
         distinct: The ranges in the order of the trials, without repetitions of the range before.
         recent: The ranges in the latest trials with the parameter.
-        outside: Number and value of each trial whose value is outside of its range.
+        outside: The values that are outside of the ranges of their trials.
         is_finished: Whether at least one of the trials has finished.
     """
 
-    def __init__(self, number: int, d: BaseDistribution) -> None:
-        self.first: tuple[int, BaseDistribution] = (number, d)
+    def __init__(self, d: BaseDistribution) -> None:
         self.distinct: list[BaseDistribution] = [d]
         self.recent: deque[BaseDistribution] = deque(maxlen=_RECENT)
-        self.outside: list[tuple[int, Any]] = []
+        self.outside: list[Any] = []
         self.is_finished: bool = False
 
 
@@ -190,7 +176,7 @@ def _histories(trials: Sequence[FrozenTrial]) -> dict[str, _History]:
         is_finished = trial.state.is_finished()
         for name, d in trial.distributions.items():
             if name not in histories:
-                histories[name] = _History(trial.number, d)
+                histories[name] = _History(d)
             history = histories[name]
             history.is_finished |= is_finished
             history.recent.append(d)
@@ -198,16 +184,15 @@ def _histories(trials: Sequence[FrozenTrial]) -> dict[str, _History]:
                 history.distinct.append(d)
             value = trial.params[name]
             if not contains(d, value):
-                history.outside.append((trial.number, value))
+                history.outside.append(value)
     return histories
 
 
 def union(distributions: Iterable[BaseDistribution]) -> BaseDistribution:
     """Return the distribution that contains all given ones, which are in the order of their trials.
 
-    For numbers it reaches from the lowest to the highest number, on the scale of the last distribution. Its step is
-    common to all: the greatest common divisor for whole numbers; for real numbers the step if all have the same on one
-    grid, otherwise none. Whole and real numbers together are real.
+    For numbers it reaches from the lowest to the highest number, on the scale of the last distribution. It has the step
+    of all ranges if they have the same, on one grid. Whole and real numbers together are real.
 
     Raises:
         InvalidInput: The choices differ, or there are choices and numbers.
@@ -224,36 +209,17 @@ def union(distributions: Iterable[BaseDistribution]) -> BaseDistribution:
     low = min(d.low for d in numbers)
     high = max(d.high for d in numbers)
     log = numbers[-1].log and low > 0
+    kind = FloatDistribution
     if all(isinstance(d, IntDistribution) for d in numbers):
-        if log:
-            return IntDistribution(low, high, log=True)
-        return IntDistribution(low, high, step=_whole_step(numbers, low))
+        kind = IntDistribution
     if log:
-        return FloatDistribution(low, high, log=True)
-    return FloatDistribution(low, high, step=_real_step(numbers, low))
-
-
-def _whole_step(distributions: Sequence[Any], low: int) -> int:
-    """Return the largest step of a grid from ``low`` that contains all whole numbers of the distributions."""
-    steps = [d.step for d in distributions if not d.single()]
-    distances = [d.low - low for d in distributions]
-    return max(math.gcd(*steps, *distances), 1)
-
-
-def _real_step(distributions: Sequence[Any], low: float) -> float | None:
-    """Return the common step if all distributions have the same, on one grid from ``low``; otherwise None."""
-    steps = {d.step for d in distributions if not d.single()}
-    if len(steps) != 1:
-        return None
-    step = steps.pop()
-    if step is None:
-        return None
-    for d in distributions:
-        for end in (d.low, d.high):
-            distance = Decimal(str(end)) - Decimal(str(low))
-            if distance % Decimal(str(step)) != 0:
-                return None
-    return step
+        return kind(low, high, log=True)
+    steps = {d.step for d in numbers if not d.single()}
+    if len(steps) == 1 and None not in steps:
+        step = steps.pop()
+        if all(_on_grid(d.low, low, step) and _on_grid(d.high, low, step) for d in numbers):
+            return kind(low, high, step=step)
+    return kind(low, high)
 
 
 def contains(d: Any, value: Any) -> bool:
@@ -264,9 +230,12 @@ def contains(d: Any, value: Any) -> bool:
         return False
     if not d.low <= value <= d.high:
         return False
-    if d.step is None or d.log:
-        return True
-    steps = (value - d.low) / d.step
+    return d.step is None or d.log or _on_grid(float(value), d.low, d.step)
+
+
+def _on_grid(value: float, low: float, step: float) -> bool:
+    """Return whether a number is ``low`` plus a whole number of steps, up to rounding."""
+    steps = (value - low) / step
     return abs(steps - round(steps)) < _ON_GRID
 
 

@@ -8,19 +8,18 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from kbo._base import checks, devices
 from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
-from kbo.integrations.optuna.private import fixed_by_wrappers, process_constraints
 from kbo.integrations.optuna.proposal import Request, propose
 from kbo.integrations.optuna.ranges import Ranges, ranges_of
 from kbo.integrations.optuna.space import SearchSpace, conditions_of
@@ -31,15 +30,15 @@ from kbo.integrations.optuna.study import (
     ended,
     enqueued,
     finished,
+    fixed_by_wrappers,
     mark,
     pending_values,
     publish,
     selected,
     several_objectives,
 )
-from kbo.integrations.replay import Replay, replay
-from kbo.integrations.setting_and_method import resolved
-from kbo.optimize import Constraint, Front, Practical
+from kbo.integrations.replay import Replay, replay, resolved
+from kbo.optimize import Constraint, Front
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.objectives.objective import Objective, check_has_bounds, reference_of
@@ -100,8 +99,6 @@ class KBOSampler(BaseSampler):
         setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, and the bounds have no
             guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right. Every trial must then
             have the same parameters, and the first trial must have their whole ranges.
-        n_startup_trials: The number of values before the first model, at points that fill the space; by default 6, or 4
-            for one parameter. Only for the practical setting: the certified setting has a model from the first value.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         seed: Seed of every random choice; None draws a seed.
         constraints_func: A function of a trial that returns its constraints, as in Optuna's samplers. It is called
@@ -138,7 +135,6 @@ class KBOSampler(BaseSampler):
         *,
         method: str | None = None,
         setting: Setting | None = None,
-        n_startup_trials: int | None = None,
         n_trials: int | None = None,
         seed: int | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
@@ -152,8 +148,6 @@ class KBOSampler(BaseSampler):
             seed = secrets.randbelow(2**31)
         self._seed: int = checks.whole("seed", seed, 0)
         setting, method = resolved(setting, method, n_trials)
-        if n_startup_trials is not None:
-            setting = _with_startup_trials(setting, n_startup_trials)
         self._setting: Setting = setting
         self.was: dict[str, Any] = dict(checks.instance("was", was or {}, Mapping))
         if self.was and setting.certified:
@@ -212,11 +206,11 @@ class KBOSampler(BaseSampler):
         The ranges in this trial are not known yet. If the latest trials have different ranges of a parameter, it is
         left to ``sample_independent``, which gets the range as an argument.
         """
-        self._check_objectives(study)
         ranges = self._ranges(study)
-        lasting = ranges.settled - ranges.dropped.keys()
-        settled = {name: d for name, d in ranges.expected.items() if name in lasting}
-        return {name: d for name, d in settled.items() if not d.single()}
+        settled = ranges.latest.keys() - ranges.dropped.keys()
+        return {
+            name: d for name, d in ranges.expected.items() if name in settled and not d.single()
+        }
 
     @isolated
     def sample_relative(
@@ -227,7 +221,6 @@ class KBOSampler(BaseSampler):
         For parameters outside of the search space a value is assumed: the value of ``PartialFixedSampler`` or
         ``enqueue_trial``, or otherwise the best one.
         """
-        self._check_objectives(study)
         if not search_space:
             return {}
         with self._lock:
@@ -245,7 +238,6 @@ class KBOSampler(BaseSampler):
 
         A random value depends only on the seed, the number of the trial and the name of the parameter.
         """
-        self._check_objectives(study)
         wanted = {param_name: param_distribution}
         SearchSpace(wanted)  # raises in the first trial if kbo cannot model the parameter
         with self._lock:
@@ -274,7 +266,7 @@ class KBOSampler(BaseSampler):
         for name, value in chosen(trial, space).items():
             if name not in wanted:
                 fixed_values.setdefault(name, value)
-        unknown = [name for name in ranges.whole if name not in ranges.settled | wanted.keys()]
+        unknown = [name for name in ranges.whole if name not in {**ranges.latest, **wanted}]
         request = Request(trial.number, fixed_values, {**ranges.expected, **wanted}, unknown)
         params = self._choose_apart(study, trial, space, request)
         return {name: value for name, value in params.items() if name in wanted}
@@ -310,7 +302,7 @@ class KBOSampler(BaseSampler):
     ) -> None:
         """Store the constraints of ``constraints_func`` in the way of Optuna's own samplers."""
         if self._constraints_func is not None:
-            process_constraints(self._constraints_func, study, trial, state)
+            _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
     @isolated
     def interval(
@@ -328,24 +320,18 @@ class KBOSampler(BaseSampler):
             InvalidInput: A value is outside its distribution, no trial has a parameter of this name, all parameters of
                 the study are missing, or there is no such objective.
         """
-        names = {name for trial in study.get_trials(deepcopy=False) for name in trial.params}
-        unknown = [name for name in params if name not in names]
-        if unknown and names:
-            raise InvalidInput(
-                f"no trial of the study has the parameters {unknown}: its parameters are {sorted(names)}."
-            )
         quantity = _quantity(self._check_objectives(study), objective)
         with self._lock:
             space = self.search_space(study)
             if space is None:
                 return None
-            optimizer = self._model_of(study, space).optimizer
+            names = {name for trial in begun(study) for name in trial.params}
             values = space.complete(params)
-            if values is None:
+            if values is None or params.keys() - names:
                 raise InvalidInput(
-                    f"expected values of the study's parameters {list(space.distributions)}, got {dict(params)!r}."
+                    f"expected values of the study's parameters {space.distributions}, got {dict(params)!r}."
                 )
-            return optimizer.interval(values, quantity)
+            return self._model_of(study, space).optimizer.interval(values, quantity)
 
     @isolated
     def guarantee(self, study: Study) -> str:
@@ -380,8 +366,7 @@ class KBOSampler(BaseSampler):
                 "no trial of the study is complete and has all constraints, so there is none to recommend: run "
                 "some first, and let the objective set the constraints that the sampler is given."
             )
-        numbers = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
-        return copy.deepcopy(numbers[best.key])
+        return study.trials[best.key]
 
     @isolated
     def front(self, study: Study) -> Front | None:
@@ -393,8 +378,8 @@ class KBOSampler(BaseSampler):
             model = self._present_of(study)
             if model is None:
                 return None
-            params = {trial.number: trial.params for trial in study.get_trials(deepcopy=False)}
-            return model.front(lambda entry: (entry.key, dict(params[entry.key])))
+            trials = study.trials
+            return model.front(lambda entry: (entry.key, trials[entry.key].params))
 
     @isolated
     def feasibility(self, study: Study) -> Feasibility | None:
@@ -444,7 +429,7 @@ class KBOSampler(BaseSampler):
         present: Mapping[str, BaseDistribution] | None = None,
         fixed_values: Mapping[str, Any] | None = None,
     ) -> Ranges:
-        """Return the ranges of finished and running trials, and log trials and parameters that the model leaves out.
+        """Return the ranges of finished and running trials, and log the parameters that the model leaves out.
 
         Args:
             study: The study.
@@ -452,17 +437,13 @@ class KBOSampler(BaseSampler):
             fixed_values: Values of parameters in that trial that this sampler does not choose.
         """
         widened = not self._setting.certified
-        ranges = ranges_of(begun(study), present, fixed_values, self.was, widened)
+        trials = begun(study)
+        ranges = ranges_of(trials, present, fixed_values, self.was, widened)
         if self._setting.certified:
-            _check_first_ranges(ranges)
+            _check_same_parameters(trials, ranges)
         for name, reason in ranges.left_out.items():
             self._warn_once(
                 f"parameter {name!r} is left out of the model, and sampled at random: {reason}"
-            )
-        for name, (number, value) in ranges.far.items():
-            self._warn_once(
-                f"trial {number} and others like it are left out of the model: {name} = {value} is far outside of "
-                f"{ranges.whole.get(name, 'its range')}."
             )
         return ranges
 
@@ -485,7 +466,8 @@ class KBOSampler(BaseSampler):
         if self._setting.certified:
             return SearchSpace(ranges.whole)
         conditions = conditions_of(finished(study), ranges.whole)
-        conditions = {name: c for name, c in conditions.items() if name not in self.was}
+        for name in self.was:
+            conditions.pop(name, None)
         unconditional = ranges.whole.keys() - conditions.keys()
         without_value = unconditional - self.was.keys()
         needed = ranges.added.keys() & without_value
@@ -526,8 +508,6 @@ class KBOSampler(BaseSampler):
     def _model_of(self, study: Study, space: SearchSpace) -> Replay:
         """Return the model of the finished trials; if possible, the last model is continued with the new trials."""
         trials = finished(study)
-        if self._setting.certified:
-            _check_complete(trials, space)
         objectives = several_objectives(study)
         options = {
             "bounds": space.space,
@@ -536,8 +516,15 @@ class KBOSampler(BaseSampler):
             "constraints": constraints_of(trials, self._constraints, objectives),
             **self._options,
         }
-        entries = [ended(trial, space, objectives) for trial in trials]
-        usable = [entry for entry in entries if entry is not None]
+        usable = []
+        for trial in trials:
+            entry = ended(trial, space, objectives)
+            if entry is not None:
+                usable.append(entry)
+            elif trial.params and space.needed <= trial.params.keys():
+                self._warn_once(
+                    f"trial {trial.number} is left out of the model: its parameters {trial.params} have no place there."
+                )
         self._model = replay(self._model, options, usable)
         return self._model
 
@@ -554,16 +541,6 @@ def _quantity(objectives: Sequence[Objective], position: int | None) -> str:
     if position is None:
         raise InvalidInput(f"the study has several objectives: give objective=0 to {last}.")
     return objectives[checks.whole("objective", position, 0, last)].name
-
-
-def _with_startup_trials(setting: Setting, n_startup_trials: int) -> Practical:
-    """Return the setting with ``n_startup_trials`` values before the first model."""
-    if not isinstance(setting, Practical):
-        raise InvalidInput(
-            "n_startup_trials is for the practical setting: the certified one has a model from the first "
-            "value. Leave it out."
-        )
-    return replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
 
 
 def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
@@ -586,37 +563,28 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
     return measured
 
 
-def _check_first_ranges(ranges: Ranges) -> None:
-    """Check that the first trial with each parameter has the whole range of it.
+def _check_same_parameters(trials: Sequence[FrozenTrial], ranges: Ranges) -> None:
+    """Check that all complete trials have all parameters, and that the first trial has their whole ranges.
 
     Raises:
-        InvalidInput: The first trial has another range, or a parameter has no common range.
+        InvalidInput: A trial lacks a parameter, a parameter has no common range, or the first range is another one.
     """
     for name, reason in ranges.left_out.items():
         raise InvalidInput(
             f"the certified setting needs the same parameters in every trial; of {name!r} {reason}"
         )
     for name, d in ranges.whole.items():
-        number, first = ranges.first[name]
-        if first != d:
+        for trial in trials:
+            if trial.state == TrialState.COMPLETE and name not in trial.params:
+                raise InvalidInput(
+                    f"the certified setting needs the same parameters in every trial: trial {trial.number} lacks "
+                    f"{name!r}, which others have. Suggest it in every trial, or use kbo.Practical()."
+                )
+        first = next(trial for trial in trials if name in trial.distributions)
+        if first.distributions[name] != d:
             raise InvalidInput(
                 f"the certified setting needs the whole range of each parameter from the first trial on, because its "
-                f"kernel compares values scaled by it: trial {number} has {name!r} in {first}, and with later trials "
-                f"it is {d}. Give the whole range in the first trial (later ones may be narrower), or use "
-                "kbo.Practical()."
-            )
-
-
-def _check_complete(trials: Sequence[FrozenTrial], space: SearchSpace) -> None:
-    """Check that the complete trials have all parameters.
-
-    Raises:
-        InvalidInput: One lacks a parameter.
-    """
-    for trial in trials:
-        missing = [name for name in space.distributions if name not in trial.params]
-        if trial.state == TrialState.COMPLETE and missing:
-            raise InvalidInput(
-                f"the certified setting needs the same parameters in every trial: trial {trial.number} lacks "
-                f"{missing}, which others have. Suggest all of them in every trial, or use kbo.Practical()."
+                f"kernel compares values scaled by it: trial {first.number} has {name!r} in "
+                f"{first.distributions[name]}, and with later trials it is {d}. Give the whole range in the first "
+                "trial (later ones may be narrower), or use kbo.Practical()."
             )

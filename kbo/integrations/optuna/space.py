@@ -229,23 +229,18 @@ class SearchSpace:
         return values
 
     def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result of ``encode`` with defaults for missing active parameters; None if all are missing.
+        """Return the result of ``encode`` with defaults for missing active parameters.
 
-        Raises:
-            InvalidInput: A value is outside its distribution.
+        None if all parameters are missing, or a value is outside its distribution.
         """
-        encoded = self.encode(params)
+        try:
+            encoded = self.encode(params)
+        except InvalidInput:
+            return None
         if not encoded:
             return None
         values = {**self.defaults, **encoded}
         return {name: values[name] for name in self.space.active_names(values)}
-
-    def complete_inside(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result of ``complete``; None also if a value is outside its distribution."""
-        try:
-            return self.complete(params)
-        except InvalidInput:
-            return None
 
 
 def choice_of(d: CategoricalDistribution) -> Choice:

@@ -1,4 +1,8 @@
-"""The trials of a study as data for an optimiser of kbo, and the attributes that a sampler stores in the study."""
+"""The trials of a study as data for an optimiser of kbo, and the attributes that a sampler stores in the study.
+
+Only this module and ``KBOSampler.after_trial`` use private names of Optuna. A new major version may change them, so
+``pyproject.toml`` limits the version.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from optuna.samplers import PartialFixedSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.integrations.optuna.private import (
-    attributes_of,
-    set_attribute,
-    set_trial_attribute,
-)
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended
 from kbo.optimize import Constraint
@@ -90,7 +90,7 @@ def ended(
         search_space: The space of the model.
         objectives: The objectives of the study, if there are several.
     """
-    values = search_space.complete_inside(trial.params)
+    values = search_space.complete(trial.params)
     if values is None or search_space.needed - trial.params.keys():
         return None
     value = None
@@ -175,7 +175,7 @@ def pending_values(
     pending: dict[int, dict[str, Any]] = {}
     for other in _running(study):
         params = {**chosen(other, search_space), **enqueued(other), **other.params}
-        values = search_space.complete_inside(params)
+        values = search_space.complete(params)
         if other.number != trial.number and values is not None:
             pending[other.number] = values
     return pending
@@ -207,9 +207,9 @@ def publish(
     internal: dict[str, float] = {}
     for name, value in params.items():
         internal[name] = search_space.distributions[name].to_internal_repr(value)
-    set_trial_attribute(study, trial, _CHOSEN, internal)
+    _set_attribute(study, trial, _CHOSEN, internal)
     if explanation:
-        set_trial_attribute(study, trial, _EXPLANATION, explanation)
+        _set_attribute(study, trial, _EXPLANATION, explanation)
 
 
 def mark(study: Study, trial: FrozenTrial) -> None:
@@ -217,10 +217,26 @@ def mark(study: Study, trial: FrozenTrial) -> None:
     names = _names(study)
     if not names:
         names = [f"{_STUDY}{secrets.token_hex(8)}"]
-        set_attribute(study, names[0], True)
-    set_trial_attribute(study, trial, _PROPOSED, [names[0], trial.number])
+        study._storage.set_study_system_attr(study._study_id, names[0], True)
+    _set_attribute(study, trial, _PROPOSED, [names[0], trial.number])
+
+
+def _set_attribute(study: Study, trial: FrozenTrial, name: str, value: Any) -> None:
+    """Store a system attribute of a trial."""
+    study._storage.set_trial_system_attr(trial._trial_id, name, value)
 
 
 def _names(study: Study) -> list[str]:
     """Return the names of a study that its marked trials have."""
-    return [name for name in attributes_of(study) if name.startswith(_STUDY)]
+    attributes = study._storage.get_study_system_attrs(study._study_id)
+    return [name for name in attributes if name.startswith(_STUDY)]
+
+
+def fixed_by_wrappers(study: Study) -> dict[str, Any]:
+    """Return the values of parameters that a ``PartialFixedSampler`` around this sampler fixes."""
+    values: dict[str, Any] = {}
+    sampler = study.sampler
+    while isinstance(sampler, PartialFixedSampler):
+        values = {**sampler._fixed_params, **values}
+        sampler = sampler._base_sampler
+    return values

@@ -11,6 +11,7 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
+from kbo.optimize.run.trials import Trial
 from kbo.space import Linear
 
 _ADVICE = (
@@ -109,6 +110,16 @@ class Constraint(Measured):
     def kept_by(self, value: float) -> bool:
         """Return whether a value of the quantity is within the limit."""
         return self.sign * value >= self.limit
+
+
+def violations(trial: Trial, constraints: Sequence[Constraint]) -> int:
+    """Return the number of constraints that a trial does not keep: its measurement breaks the limit, or is missing."""
+    count = 0
+    for constraint in constraints:
+        value = trial.measurement(constraint.name)
+        if value is None or not constraint.kept_by(value):
+            count += 1
+    return count
 
 
 def measured_only(constraints: Any) -> tuple[list[Constraint], list[Any]]:

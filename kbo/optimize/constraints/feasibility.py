@@ -24,8 +24,8 @@ from torch import Tensor
 from kbo._base.terminal import beside
 from kbo.confidence import Limit
 from kbo.confidence.base import not_nan
-from kbo.optimize.constraints.constraint import Constraint
-from kbo.optimize.run.trials import Trial, measurement, violations
+from kbo.optimize.constraints.constraint import Constraint, violations
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
 from kbo.space import Space
@@ -171,7 +171,7 @@ def preferred(
     for constraint, surrogate in surrogates:
         values = []
         for trial in trials:
-            value = measurement(trial, constraint)
+            value = trial.measurement(constraint.name)
             if value is not None:
                 values.append(constraint.sign * value)
         lower = surrogate.lower(features, score.new_tensor(values))
@@ -203,7 +203,7 @@ def feasibility(
     """
     bounds = {}
     for constraint in constraints:
-        value = measurement(best, constraint)
+        value = best.measurement(constraint.name)
         if value is not None:
             bounds[constraint.name] = (value, value, value)
     noisy = [entry for entry in surrogates if not entry.surrogate.noiseless]

@@ -1,6 +1,5 @@
 """Results that are known before a run begins, and points to try first.
 
-* ``given.py``: results as they were given; ``table.py``, ``journal.py``: those of a table, and of another journal
-* ``results.py``: those that a run can learn from
+* ``results.py``: the results that a run can learn from, also of another journal; ``table.py``: those of a table
 * ``first_points.py``: the points to try first
 """

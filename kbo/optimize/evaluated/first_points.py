@@ -46,7 +46,6 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
         if not isinstance(params, Mapping):
             raise
         _check_names(params, space)
-        _check_values(params, space)
         point = {"context": params}
     Subspace(space, **point)  # raises unless it fits
     return point
@@ -67,17 +66,6 @@ def _check_names(params: Mapping[Any, Any], space: Space) -> None:
         raise InvalidInput(
             f"there is no parameter {checks.shown(name)}:{question} The parameters are {names}."
         )
-
-
-def _check_values(params: Mapping[Any, Any], space: Space) -> None:
-    """Raise InvalidInput if a value of the parameters does not fit the space."""
-    names: dict[Any, str] = dict(enumerate(space.parameters))
-    if space.named:
-        names = {name: name for name in space.parameters}
-    for key, value in params.items():
-        if key in names:
-            with checks.inside(f"parameter {key!r}"):
-                space.plain(names[key], value)
 
 
 def remaining(

@@ -1,4 +1,4 @@
-"""The known results that a run can learn from, and the reasons why others are left out."""
+"""The known results that a run can learn from, of a table or of another journal."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbo._base import checks
-from kbo.errors import InvalidInput
-from kbo.optimize.evaluated.given import GivenResults, Row, examples
-from kbo.optimize.evaluated.journal import results_of_journal
-from kbo.optimize.evaluated.table import results_of_csv, results_of_frame
-from kbo.optimize.objectives.objective import Objective, main_of
+from kbo.errors import InvalidInput, JournalError
+from kbo.optimize.evaluated.table import (
+    GivenResults,
+    Row,
+    examples,
+    results_of_csv,
+    results_of_frame,
+)
+from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
+from kbo.optimize.run.journal import read
 from kbo.optimize.run.outcome import OBJECTIVE, Outcome, Returned, outcome_of
 from kbo.optimize.run.table import heading
-from kbo.optimize.run.trials import Trial
+from kbo.optimize.run.trials import Trial, Trials, measurements
 from kbo.space import Params, Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -202,3 +208,50 @@ def unrecorded(
         else:
             unrecorded_results.append((params, returned))
     return unrecorded_results
+
+
+def results_of_journal(path: Path, maximize: bool, objectives: Sequence[Objective]) -> GivenResults:
+    """Return the completed trials of a journal of any space, and a sentence about the other trials.
+
+    Args:
+        path: The journal.
+        maximize: Whether larger values are better.
+        objectives: Several objectives; none if there is one.
+
+    Raises:
+        InvalidInput: The journal cannot be read, or is of a run with other objectives.
+    """
+    try:
+        header, events = read(path)
+        space: Any = header.get("space", [])
+        trials = Trials.of(Space.from_description(space, bool(header.get("named"))), events, path)
+    except JournalError as error:
+        raise InvalidInput(f"evaluated: {error}") from error
+    recorded = recorded_objectives(header)
+    if _directions(recorded) != _directions(objectives):
+        texts = ", ".join(map(str, recorded)) or "one objective"
+        raise InvalidInput(f"evaluated: {path} is of a run with other objectives: {texts}.")
+    if not objectives and header.get("maximize") != maximize:
+        raise InvalidInput(
+            f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}."
+        )
+    rows = []
+    unfinished = []
+    for trial, params in zip(trials.all, trials.extended, strict=True):
+        if trial.value is None:
+            unfinished.append(f"Trial {trial.number}: {trial.status}.")
+            continue
+        measured = measurements(trial, main_of(recorded))
+        value = measured.pop(main_of(objectives))
+        rows.append(Row(f"trial {trial.number}", params, (value, measured)))
+    left_out = []
+    if unfinished:
+        left_out.append(
+            f"{len(unfinished)} trials of {path}, which have no value. {examples(unfinished)}"
+        )
+    return GivenResults(rows, left_out)
+
+
+def _directions(objectives: Sequence[Objective]) -> dict[str, bool]:
+    """Return whether each of several objectives is maximised, by its name."""
+    return {objective.name: objective.maximize for objective in objectives}

@@ -8,10 +8,47 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.evaluated.given import GivenResults, Row, examples
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.table import COLUMNS, option, parsed, read_csv
 from kbo.space import Space
+
+_EXAMPLES = 3
+"""Number of results that a message names."""
+
+
+class Row(NamedTuple):
+    """A known result.
+
+    Attributes:
+        place: Its place in the source, such as "row 3".
+        params: The parameters: a dict by name, or a list.
+        returned: The value and the measurements, as an objective returns them.
+    """
+
+    place: str
+    params: Any
+    returned: Any
+
+
+class GivenResults(NamedTuple):
+    """The results of a table or of a journal.
+
+    Attributes:
+        rows: The results with a value.
+        left_out: Sentences about the entries that were left out, one for each reason.
+    """
+
+    rows: list[Row]
+    left_out: list[str]
+
+
+def examples(entries: Sequence[str]) -> str:
+    """Return a text with the first three entries, and the number of the others."""
+    shown = " ".join(entries[:_EXAMPLES])
+    if len(entries) > _EXAMPLES:
+        shown += f" And {len(entries) - _EXAMPLES} more."
+    return shown
+
 
 _VALUE = "value"
 _PARAMS = "params."

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from kbo.optimize.insight.comparison import N_DRAWS
-from kbo.optimize.quantities.distinct import distinct
 from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.quantities.recommendation import distinct, recommended_trial
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 
@@ -31,7 +31,7 @@ def finalists(quantities: Quantities, generator: torch.Generator) -> list[Trial]
         quantities: The quantities of a run with one objective.
         generator: Source of randomness.
     """
-    best = quantities.recommended()
+    best = recommended_trial(quantities)
     if best is None:
         return []
     within_limits = quantities.within_limits()

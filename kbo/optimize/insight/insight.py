@@ -17,9 +17,9 @@ from kbo.optimize.insight.finalists import finalists
 from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
-from kbo.optimize.quantities.front_trials import front_trials
+from kbo.optimize.proposal.begin_search import generator_of
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.quantities.run_search import generator_of
+from kbo.optimize.quantities.recommendation import front_trials, recommended_trial
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
@@ -48,7 +48,7 @@ class Insight:
     @property
     def quantities(self) -> Quantities:
         """The quantities after the trials of the run."""
-        # The run has other trials after an interrupt, when it is computed again, and after ``load``.
+        # The run has other trials after an interrupt, when it is computed again, and after ``Run.load``.
         if self._quantities.trials is not self._run.trials:
             self._quantities = self._quantities.after(self._run.trials)
         return self._quantities
@@ -84,7 +84,7 @@ class Insight:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
         """
         quantities = self.quantities
-        best = quantities.recommended()
+        best = recommended_trial(quantities)
         if best is None or not quantities.constraints:
             return None
         return quantities.feasibility(best, ways)
@@ -158,7 +158,7 @@ class Insight:
         effects = checks.flag("effects", effects)
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         quantities = self.quantities
-        best = quantities.recommended()
+        best = recommended_trial(quantities)
         surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
@@ -244,7 +244,7 @@ class Insight:
         self.check_one_objective("compare")
         quantities = self.quantities
         second = quantities.space.unit(others)
-        best = quantities.recommended()
+        best = recommended_trial(quantities)
         surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None

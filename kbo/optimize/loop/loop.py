@@ -1,4 +1,4 @@
-"""The loop of ``minimize``: trials begin and end until there is a reason to stop.
+"""The loop of ``minimize``, with its progress bar: trials begin and end until there is a reason to stop.
 
 Decisions by the clock are made here only; all others are functions of the recorded events.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,16 +17,18 @@ from kbo._base.terminal import Bar, announce
 from kbo.errors import JournalError
 from kbo.optimize.evaluated.first_points import remaining
 from kbo.optimize.loop.callbacks import Callbacks
-from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row, is_hopeless
-from kbo.optimize.loop.progress import best_so_far, place_of
-from kbo.optimize.loop.pruning.pruning import Pruner, Pruning
-from kbo.optimize.loop.stopping import Stopping
+from kbo.optimize.loop.pruning import Pruner, Pruning
+from kbo.optimize.loop.stopping import Stopping, check_not_all_failed, failed_in_a_row, is_hopeless
+from kbo.optimize.objectives.hypervolume import EXACT, hypervolume, non_dominated
+from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.result import result_of
+from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.workers.call import CallOutcome
-from kbo.workers.engine import Engine, Session
+from kbo.workers.call import CallOutcome, Engine, Session
+
+log: logging.Logger = logging.getLogger("kbo")
 
 
 class Loop:
@@ -60,7 +63,7 @@ class Loop:
             self._pruning = Pruning(pruner, self._run.first_space, optimizer.maximize)
         self._error_of_report: Exception | None = None
         self._n_failed_in_a_row = 0
-        self._n_before = self._run.trials.n_asked_ended  # trials that the journal had
+        self._n_before = 0  # trials that count and had ended before
         self._n_points = math.inf  # of a finite space
         points = optimizer.space.points(MOST_POINTS)
         if points is not None:
@@ -84,6 +87,13 @@ class Loop:
                     timeout=timeout,
                     workers=repr(engine),
                 )
+                self._n_before = self._n_ended()
+                trials = self._run.trials
+                if trials.n_in_vain and trials.all_failed:
+                    log.warning(
+                        "the %d trials of earlier calls failed, so they do not count in n_trials (--trials)",
+                        trials.n_in_vain,
+                    )
                 if stopping.time_budget is not None:
                     self._end = time.monotonic() + stopping.time_budget - seconds_before
                 return self._until_stopped(session)
@@ -102,6 +112,10 @@ class Loop:
         except Exception as error:  # the objective may catch it, so it is raised again later
             self._error_of_report = self._error_of_report or error
             raise
+
+    def _n_ended(self) -> int:
+        """Return the number of ended trials that count in ``n_trials``."""
+        return self._run.trials.n_asked_ended - self._run.trials.n_in_vain
 
     def _until_stopped(self, session: Session) -> str:
         """Run trials until there is a reason to stop, and return it."""
@@ -145,11 +159,11 @@ class Loop:
 
     def _used_up(self, session: Session) -> str:
         """Return the reason why no further trial begins, or an empty text."""
-        n_asked_ended = self._run.trials.n_asked_ended
-        if n_asked_ended >= self._n_points and self._optimizer.insight.exhausted():
+        n_ended = self._n_ended()
+        if n_ended >= self._n_points and self._optimizer.insight.exhausted():
             return "every point has been evaluated, and the objective has no noise"
         return self._stopping.budget_used(
-            n_asked_ended, len(session.running), self._n_before, self._seconds_left()
+            n_ended, len(session.running), self._n_before, self._seconds_left()
         )
 
     def _after(self, trial: Trial) -> str:
@@ -194,3 +208,43 @@ class Loop:
         if self._end < math.inf:
             texts["left"] = f"{self._seconds_left():.0f} s"
         bar.set_postfix(texts)
+
+
+def place_of(run: Run) -> str:
+    """Return the path of the journal of a run and whether it is new, as text; empty without a journal."""
+    if run.path is None:
+        return ""
+    n_trials = sum(trial.asked for trial in run.trials.all)  # without known results
+    if n_trials == 0:
+        return f"a new run in {run.path}"
+    count = str(n_trials)
+    n_unfinished = n_trials - run.trials.n_asked_ended
+    if n_unfinished:
+        count += f", {n_unfinished} without a result"
+    return f"continuing {run.path}, which has trials ({count}); another path (or --fresh) starts a new run"
+
+
+def best_so_far(optimizer: Optimizer) -> dict[str, str]:
+    """Return the best observed value of the trials within the limits, as text; for several objectives their front."""
+    completed = optimizer.insight.within_limits()
+    if optimizer.objectives:
+        return _front_so_far(optimizer, completed)
+    values = [trial.value for trial in completed if trial.value is not None]
+    if not values:
+        return {}
+    best = max(values) if optimizer.maximize else min(values)
+    return {"best": f"{best:.4g}"}
+
+
+def _front_so_far(optimizer: Optimizer, completed: Sequence[Trial]) -> dict[str, str]:
+    """Return the number of trials on the observed front, and its hypervolume if all reference values are given."""
+    objectives = optimizer.objectives
+    targets = targets_of(completed, objectives)
+    front = targets[non_dominated(targets)]
+    texts = {"front": str(len(front))}
+    if len(optimizer.reference) == len(objectives) <= EXACT:
+        reference = [
+            objective.sign * optimizer.reference[objective.name] for objective in objectives
+        ]
+        texts["volume"] = f"{float(hypervolume(front, targets.new_tensor(reference))):.4g}"
+    return texts

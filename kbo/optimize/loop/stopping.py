@@ -1,4 +1,4 @@
-"""The budgets of a run, and the reasons to stop before these are used."""
+"""The budgets of a run, the reasons to stop before these are used, and the errors after too many failures."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from kbo._base import checks
 from kbo._base.terminal import counted
 from kbo.bandit import methods
-from kbo.errors import InvalidInput
+from kbo.errors import InvalidInput, TooManyFailures
 from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.result import PROOF
+from kbo.optimize.run.outcome import lacks_name, with_condition
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.settings.setting import Setting
 
 _ASK_EVERY = 5
 """Number of trials between two checks of the slow reasons to stop."""
+
+_MOST_REASONS = 3
+"""Number of reasons of failures that an error names."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +68,16 @@ class Stopping:
                 "stop_when is for the practical setting: use stop_at_gap, which is guaranteed."
             )
 
-    def budget_used(
-        self, n_asked_ended: int, n_running: int, n_before: int, seconds_left: float
-    ) -> str:
+    def budget_used(self, n_ended: int, n_running: int, n_before: int, seconds_left: float) -> str:
         """Return the reason why no further trial begins (trials or time are used), or an empty text.
 
         Args:
-            n_asked_ended: Number of ended trials that ``ask`` began, with those of the journal.
+            n_ended: Number of ended trials, with those of the journal.
             n_running: Number of running trials.
             n_before: Number of such trials that the journal had before this call.
             seconds_left: Seconds that are left of the time budget.
         """
-        if self.n_trials is not None and n_asked_ended + n_running >= self.n_trials:
+        if self.n_trials is not None and n_ended + n_running >= self.n_trials:
             budget = counted(self.n_trials, "trial")
             if n_before >= self.n_trials:
                 return (
@@ -128,3 +131,60 @@ class Stopping:
         if gap.value > goal:
             return ""
         return f"the optimality gap {gap.value:.4g} is at most {goal:g}"
+
+
+def check_not_all_failed(optimizer: Optimizer) -> None:
+    """Raise TooManyFailures if all trials of a run that has ended have failed."""
+    trials = optimizer.run.trials
+    failures = [trial.failure for trial in trials.failed if trial.failure]
+    if not failures or trials.complete or len(failures) < trials.n_asked_ended:
+        return
+    conditions = optimizer.space.conditions
+    reasons = [with_condition(failure, conditions) for failure in failures[:_MOST_REASONS]]
+    distinct = "; ".join(dict.fromkeys(reasons))
+    failed = f"all {len(failures)} trials failed, the first"
+    if len(failures) == 1:
+        failed = "the only trial failed"
+    raise TooManyFailures(f"{failed} with: {distinct}. {_advice(optimizer, failures[0])}")
+
+
+def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooManyFailures:
+    """Return the error that ends a run after ``n_trials`` failures in a row.
+
+    Args:
+        optimizer: The optimiser of the run.
+        n_trials: The number of trials that failed.
+        last: The last one of them.
+    """
+    failed = f"{n_trials} trials in a row failed, the last"
+    if is_hopeless(optimizer, last):
+        failed = f"trial {last.number} failed, as every other one would,"
+    elif n_trials == 1:
+        failed = f"trial {last.number} failed, and max_failures is 1: it ended"
+    reason = with_condition(last.failure or "", optimizer.space.conditions)
+    return TooManyFailures(f"{failed} with: {reason}. {_advice(optimizer, last.failure or '')}")
+
+
+def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
+    """Return whether all trials will fail as this one did: no trial has a value, and its result lacks a needed name."""
+    if optimizer.run.trials.complete:
+        return False
+    return lacks_name(last.failure or "", optimizer.run.main)
+
+
+def _advice(optimizer: Optimizer, failure: str) -> str:
+    """Return the advice after too many failures, one of them for the given reason, in sentences."""
+    advice = "Correct the objective or its bounds"
+    if lacks_name(failure, optimizer.run.main):
+        advice = "Correct the name in constraints or objectives, or what the objective returns"
+    path = optimizer.run.path
+    if path is None:
+        return f"{advice}."
+    counting = "they count in n_trials (--trials)"
+    if optimizer.run.trials.all_failed:
+        counting = "they do not count in n_trials (--trials) of the next call"
+    return (
+        f"{advice}, and start the same call again. The failed trials stay in {path}: {counting}, and the search avoids "
+        "their parameters. After a fault that has nothing to do with the parameters a new journal is better (kbo tune "
+        "--fresh renames the old one)."
+    )

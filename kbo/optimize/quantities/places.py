@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kbo._base.linalg.buffers import GrowingTensor
+from kbo._base.linalg import GrowingTensor
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Space
 

@@ -12,26 +12,23 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.confidence.base import not_nan
-from kbo.optimize.constraints.constraint import Constraint
+from kbo.optimize.constraints.constraint import Constraint, violations
 from kbo.optimize.constraints.feasibility import (
     ConstraintSurrogate,
     Feasibility,
     feasibility,
-    preferred,
 )
-from kbo.optimize.objectives.hypervolume import n_dominating
 from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.quantities.places import Places
 from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.trials import Trial, Trials, error_of, measurement, violations
+from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.safe_exploration import SafePoints
 from kbo.optimize.surrogates.evaluation import ANY, Evaluation, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
-from kbo.space import Params, Space
+from kbo.space import Space
 
 M = TypeVar("M", Constraint, Objective)
 
@@ -102,8 +99,6 @@ class Quantities:
         self._first_values: dict[tuple[float, ...], list[float]] | None = {}
         self._places = Places(trials, problem.space)
         self._allowed: list[bool] = []  # whether a trial satisfies the constraints of the space
-        self._best: list[Trial] = []  # of the first ``_n_ranked`` trials that have ended
-        self._n_ranked = 0
 
     def after(self, trials: Trials) -> Quantities:
         """Return the quantities of the same problem after other trials, in the space of these trials."""
@@ -282,10 +277,12 @@ class Quantities:
                 value = objective.sign * trial.measured[objective.name]
             other.evaluations.append(Evaluation(trial.number, features, value, trial.selected))
         for constraint, limited in self.limited:
-            value = measurement(trial, constraint)
+            value = trial.measurement(constraint.name)
             if value is not None:
                 value = constraint.sign * value
-            error = error_of(trial, constraint.name)
+            error = None
+            if constraint.name == OBJECTIVE:
+                error = trial.sem
             limited.evaluations.append(
                 Evaluation(trial.number, features, value, trial.selected, error)
             )
@@ -307,50 +304,12 @@ class Quantities:
     def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
         """Return value and standard error of an ended trial; of a pruned one a prediction, in the practical setting."""
         if not trial.pruned or self.setting.certified:
-            return trial.value, error_of(trial)
-        before = [
-            earlier
-            for earlier in self.trials.finished[: self._n_learned]
-            if earlier.status == "complete"
-        ]
+            return trial.value, trial.sem
+        ended = self.trials.finished[: self._n_learned]
+        before = [earlier for earlier in ended if earlier.status == "complete"]
         return prediction(trial, before, self.maximize) or (None, None)
 
     # Trials
-
-    def recommended(self) -> Trial | None:
-        """Return the recommended trial: see ``Optimizer.recommended``."""
-        complete = self.trials.complete
-        surrogate = self.surrogate()
-        allowed = self.allowed(complete)
-        if not allowed or surrogate is None or surrogate.reported is None:
-            return max(allowed, key=self.rank, default=None)
-        features = self.features(complete)
-        values = features.new_tensor([self.signed(trial) for trial in complete])
-        criterion = not_nan(surrogate.criterion(features, values), "bound")
-        n_better = torch.zeros(len(complete))  # trials of a front that dominate each
-        if self.others:
-            criterion, n_better = self._balance(features)
-        criterion = preferred(criterion, self.limits(), features, complete).tolist()
-        of_trial = {}
-        for trial, value, count in zip(complete, criterion, n_better.tolist(), strict=True):
-            of_trial[trial.number] = (value, -count)
-        return max(allowed, key=lambda trial: of_trial[trial.number])
-
-    def _balance(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ``balance`` [n] of trials with features [n D], and how many of them dominate each, [n]."""
-        surrogates = self.surrogates(for_reports=True)
-        if not surrogates:
-            return features.new_zeros(len(features)), features.new_zeros(len(features))
-        means = torch.stack([s.interval(features)[1] for s in surrogates.values()], -1)
-        n_better = n_dominating(means)
-        return balance(means, means[n_better == 0]), n_better
-
-    def recommended_params(self) -> Params | None:
-        """Return the parameters of the recommended trial; None without one."""
-        trial = self.recommended()
-        if trial is None:
-            return None
-        return trial.params
 
     def feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
         """Return the feasibility of a completed trial: see ``Insight.feasibility``."""
@@ -380,11 +339,7 @@ class Quantities:
 
     def leading(self) -> list[Trial]:
         """Return the eight best completed trials whose parameters are allowed, the best one first."""
-        ended = self.trials.finished
-        complete = [trial for trial in ended[self._n_ranked :] if trial.status == "complete"]
-        self._best = self.best_of(self._best + self.allowed(complete))
-        self._n_ranked = len(ended)
-        return self._best
+        return self.best_of(self.allowed(self.trials.complete))
 
     def best_of(self, trials: list[Trial]) -> list[Trial]:
         """Return the eight best of some completed trials; of equal ones those that began first."""
@@ -410,21 +365,6 @@ class Quantities:
         """Return the features [n D] of the pending trials that have a place in the space."""
         features = self.features(list(self.trials.pending.values()))
         return features[~features.isnan().any(-1)]
-
-
-def balance(means: Tensor, front: Tensor) -> Tensor:
-    """Return the balance [n] of points: how far the worst objective reaches into the extent of the front.
-
-    balance = min_k (means_k - min front_k) / (max front_k - min front_k)
-
-    Args:
-        means: The means [n m] of the objectives, larger ones better.
-        front: The means [f m] at the points of the front.
-    """
-    least = front.amin(0)
-    extent = front.amax(0) - least
-    extent = extent.masked_fill(extent == 0, 1.0)
-    return ((means - least) / extent).amin(-1)
 
 
 def _quantities(

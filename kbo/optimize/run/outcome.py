@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.optimize.run.events import unfit
-from kbo.space.conditions import Condition
+from kbo.space import Condition
 from kbo.space.parameters import onto_range
 
 OBJECTIVE = "objective"

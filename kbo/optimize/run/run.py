@@ -180,7 +180,7 @@ class Run:
         This counts as another start of the trial only if it was running before.
         """
         if trial.number in self._lost:
-            self._record(Again(number=trial.number, time=self._now()))
+            self._record(Again(number=trial.number))
             self._lost.discard(trial.number)
         self._running.add(trial.number)
         return trial
@@ -207,7 +207,7 @@ class Run:
         """Record that the run ended while trials were running: they are abandoned, and their starts do not count."""
         for number in list(self._trials.pending):
             if number not in self._lost:
-                self._record(Release(number=number, time=self._now()))
+                self._record(Release(number=number))
                 self._running.discard(number)
                 self._lost.add(number)
 
@@ -238,13 +238,7 @@ class Run:
             return trial
         self._warn_of(outcome.unusable, number)
         return self._record(
-            Tell(
-                number=number,
-                value=outcome.value,
-                measured=outcome.measured,
-                seconds=seconds,
-                time=self._now(),
-            )
+            Tell(number=number, value=outcome.value, measured=outcome.measured, seconds=seconds)
         )
 
     def outcome(self, value: Any) -> tuple[float, dict[str, float]]:
@@ -268,14 +262,7 @@ class Run:
         """
         number, measured = self.outcome(value)
         trial = self._begin(params, asked=False)
-        return self._record(
-            Tell(number=trial.number, value=number, measured=measured, time=self._now())
-        )
-
-    def add_all(self, results: Iterable[tuple[Params, Any]]) -> None:
-        """Record known results, each as ``add`` does."""
-        for params, value in results:
-            self.add(params, value)
+        return self._record(Tell(number=trial.number, value=number, measured=measured))
 
     @guarded
     def fail(
@@ -301,9 +288,8 @@ class Run:
         """Record that a trial was stopped early; arguments as for ``Optimizer.prune``."""
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         measured = _checked(measured)
-        number = self._number_of(params)
         return self._record(
-            Prune(number=number, measured=measured, seconds=seconds, time=self._now())
+            Prune(number=self._number_of(params), measured=measured, seconds=seconds)
         )
 
     @guarded
@@ -337,9 +323,7 @@ class Run:
         """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
         ended = self._trials.ended(number_of(trial))
         number, measured = self.outcome(value)
-        return self._record(
-            Correct(number=ended.number, value=number, measured=measured, time=self._now())
-        )
+        return self._record(Correct(number=ended.number, value=number, measured=measured))
 
     @guarded
     def remove(self, trial: Trial | int, reason: str) -> Trial:
@@ -348,7 +332,7 @@ class Run:
         if known.status == "removed":
             raise InvalidInput(f"trial {known.number} is removed already.")
         reason = shortened(checks.text("reason", reason), LONGEST_REASON)
-        return self._record(Remove(number=known.number, reason=reason, time=self._now()))
+        return self._record(Remove(number=known.number, reason=reason))
 
     @guarded
     def change(
@@ -384,7 +368,7 @@ class Run:
         step = checks.whole("step", step, 0)
         value = checks.number("value", value)
         number = self._number_of(params)
-        return self._record(Report(number=number, step=step, value=value, time=self._now()))
+        return self._record(Report(number=number, step=step, value=value))
 
     @guarded
     def open_session(self, **limits: Any) -> float:
@@ -412,7 +396,11 @@ class Run:
 
     @guarded
     def load(self, path: Path) -> None:
-        """Replace the run by a saved one; errors as for ``Optimizer.load``."""
+        """Replace the run by that of another journal, which is left as it is.
+
+        Raises:
+            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
+        """
         if self._journal is not None:
             raise JournalError(
                 "this optimiser writes a journal already: pass journal=path to a new one instead."
@@ -525,7 +513,8 @@ class Run:
         return trials
 
     def _record(self, event: TrialEvent) -> Trial:
-        """Record an event, and return its trial."""
+        """Record an event at this time, and return its trial."""
+        event.time = self._now()
         self._log(event)
         return self._trials.all[event.number]
 
@@ -553,7 +542,6 @@ class Run:
                 params=params,
                 asked=asked,
                 proposal=dict(proposal or {}),
-                time=self._now(),
             )
         )
 
@@ -562,9 +550,7 @@ class Run:
     ) -> Trial:
         """Record that a trial failed, with its reason shortened, and return it."""
         reason = shortened(reason, LONGEST_REASON)
-        return self._record(
-            Fail(number=number, reason=reason, measured=measured, seconds=seconds, time=self._now())
-        )
+        return self._record(Fail(number=number, reason=reason, measured=measured, seconds=seconds))
 
     def _number_of(self, params: Trial | int | Params) -> int:
         """Return the number of a trial, or of the pending trial with these parameters; if there is none, of a new one.
@@ -574,21 +560,10 @@ class Run:
         """
         if isinstance(params, Trial | int):
             return self._trials.unfinished(number_of(params)).number
-        if self.space.changed:
-            return self._number_in_changed_space(params)
-        params = self.space.canonical(params)
-        for trial in reversed(self._trials.pending.values()):
-            if trial.params == params:
-                return trial.number
-        return self._begin(params, asked=False).number
-
-    def _number_in_changed_space(self, params: Params) -> int:
-        """Return the number as ``_number_of``, for parameters of this space or of that in which the trial began."""
-        given = self.space.by_name(params)
         carried = self.space.carried(params)
         for trial in reversed(self._trials.pending.values()):
-            begun = self._trials.begun[trial.number]
-            if trial.params == carried or self.space.by_name(begun) == given:
+            begun = self._trials.begun[trial.number]  # before a change of the space
+            if trial.params == carried or (self.space.changed and begun == params):
                 return trial.number
         return self._begin(params, asked=False).number
 

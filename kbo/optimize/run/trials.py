@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kbo._base import checks
 from kbo._base.terminal import printable
@@ -94,6 +93,17 @@ class Trial:
         return "pending"
 
     @property
+    def sem(self) -> float | None:
+        """The standard error of the value; None if none was reported."""
+        return self.measured.get(SEM)
+
+    def measurement(self, name: str) -> float | None:
+        """Return the value of a measured quantity, "objective" or another one; None without one."""
+        if name == OBJECTIVE:
+            return self.value
+        return self.measured.get(name)
+
+    @property
     def selected(self) -> list[str]:
         """Those of ``WAYS`` in which the noise may have decided whether the trial has a value, or which one."""
         failed, stopped, lost, not_asked, by_hand = WAYS
@@ -129,35 +139,73 @@ class Trials:
     Attributes:
         space: The search space after the events.
         all: All trials, in the order of their starts.
-        pending: The trials that have not ended, by number.
-        finished: The trials that have ended, in the order of their ends.
-        complete, failed, pruned: The trials that have a value, that failed, and that were stopped early, each in the
-            order of their starts.
-        misplaced: The trials without a place in the space, in the order of their starts.
         begun: The parameters with which the trials were begun, each in the space of that time.
+        extended: The same parameters, with the values that later changes of the space gave to new parameters.
         seconds: The seconds that the sessions have taken, each from its beginning to its last event.
-        n_asked_ended: The number of trials that ``ask`` began and that have ended. Results that were told without it
-            are in ``finished`` and do not count here.
         n_events: The number of events so far.
+        n_in_vain: The number of trials before the last session that began when all of them had failed, as after a fault
+            of the objective.
     """
 
     def __init__(self, space: Space) -> None:
         self.space: Space = space
         self.all: list[Trial] = []
         self.begun: list[Params] = []
-        self._extended: list[Params] = []  # ``begun``, with ``was`` for new parameters
-        self.pending: dict[int, Trial] = {}
-        self.finished: list[Trial] = []
-        self.complete: list[Trial] = []
-        self.failed: list[Trial] = []
-        self.pruned: list[Trial] = []
-        self.misplaced: list[Trial] = []
-        self._ended: list[Trial] = []  # all ended trials, in the order of their ends
+        self.extended: list[Params] = []
+        self._ended: list[Trial] = []  # in the order of their ends
         self._without_place: set[int] = set()
         self.seconds: float = 0.0
         self._last_event: float | None = None  # the time of the last event of a session
-        self.n_asked_ended: int = 0
         self.n_events: int = 0
+        self.n_in_vain: int = 0
+
+    @property
+    def pending(self) -> dict[int, Trial]:
+        """The trials that have not ended, by number."""
+        return {trial.number: trial for trial in self.all if trial.status == "pending"}
+
+    @property
+    def finished(self) -> list[Trial]:
+        """The trials that have ended, in the order of their ends."""
+        return self._with_place(self._ended)
+
+    @property
+    def complete(self) -> list[Trial]:
+        """The trials that have a value, in the order of their starts."""
+        return self._with_status("complete")
+
+    @property
+    def failed(self) -> list[Trial]:
+        """The trials that failed, in the order of their starts."""
+        return self._with_status("failed")
+
+    @property
+    def pruned(self) -> list[Trial]:
+        """The trials that were stopped early, in the order of their starts."""
+        return self._with_status("pruned")
+
+    @property
+    def misplaced(self) -> list[Trial]:
+        """The trials without a place in the space, in the order of their starts."""
+        return [self.all[number] for number in sorted(self._without_place)]
+
+    @property
+    def n_asked_ended(self) -> int:
+        """The number of trials that ``ask`` began and that have ended."""
+        return sum(trial.asked for trial in self._ended)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether no trial that ``ask`` began has ended in another way than by a failure."""
+        return all(trial.status == "failed" for trial in self._ended if trial.asked)
+
+    def _with_place(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Return the trials that have a place in the space."""
+        return [trial for trial in trials if trial.number not in self._without_place]
+
+    def _with_status(self, status: str) -> list[Trial]:
+        """Return the trials of a status that have a place in the space, in the order of their starts."""
+        return self._with_place(trial for trial in self.all if trial.status == status)
 
     @classmethod
     def of(cls, space: Space, events: Iterable[Event], path: str | os.PathLike[str]) -> Trials:
@@ -192,6 +240,8 @@ class Trials:
         match event:
             case SessionStart():
                 self._last_event = event.time
+                if self.all_failed:
+                    self.n_in_vain = self.n_asked_ended
             case Change():
                 self._change(event)
             case Correct():
@@ -212,15 +262,15 @@ class Trials:
             case Tell():
                 trial = self.unfinished(event.number)
                 trial.value = event.value
-                self._finish(trial, event, self.complete)
+                self._finish(trial, event)
             case Fail():
                 trial = self.unfinished(event.number)
                 trial.failure = printable(event.reason)
-                self._finish(trial, event, self.failed)
+                self._finish(trial, event)
             case Prune():
                 trial = self.unfinished(event.number)
                 trial.pruned = True
-                self._finish(trial, event, self.pruned)
+                self._finish(trial, event)
         if self._last_event is not None and event.time is not None:
             if not _is_by_hand(event):
                 self.seconds += max(event.time - self._last_event, 0.0)
@@ -253,24 +303,22 @@ class Trials:
         )
         self.all.append(trial)
         self.begun.append(params)
-        self._extended.append(params)
-        self.pending[event.number] = trial
+        self.extended.append(params)
 
     def _change(self, event: Change) -> None:
         """Carry the trials over to another space."""
         space = Space.from_description(event.space, self.space.named)
         self.space = space.replacing(self.space, event.same_scale)
-        for number, params in enumerate(self._extended):
+        for number, params in enumerate(self.extended):
             if isinstance(params, dict):
-                self._extended[number] = {**event.was, **params}
+                self.extended[number] = {**event.was, **params}
         self._without_place = set()
-        for trial, params in zip(self.all, self._extended, strict=True):
+        for trial, params in zip(self.all, self.extended, strict=True):
             carried = self.space.carried(params)
             if carried is None:
                 self._without_place.add(trial.number)
             else:
                 trial.params = carried
-        self._sort()
 
     def _correct(self, event: Correct) -> None:
         """Replace the result of a trial that has ended."""
@@ -280,20 +328,16 @@ class Trials:
         trial.removed = None
         trial.value = event.value
         trial.measured = event.measured
-        self._sort()
 
     def _remove(self, event: Remove) -> None:
         """Leave a trial out, whether or not it has ended."""
         trial = self.known(event.number)
         if trial.status == "removed":
             raise InvalidInput(f"trial {event.number} is removed already")
+        if trial.status == "pending":
+            self._ended.append(trial)
         self._withdraw(trial)
         trial.removed = printable(event.reason)
-        if trial.number in self.pending:
-            self.n_asked_ended += trial.asked
-            del self.pending[trial.number]
-            self._ended.append(trial)
-        self._sort()
 
     def _withdraw(self, trial: Trial) -> None:
         """Withdraw the result of a trial; its first value is kept as ``reported``."""
@@ -303,15 +347,6 @@ class Trials:
         trial.measured = {}
         trial.failure = None
         trial.pruned = False
-
-    def _sort(self) -> None:
-        """Group the trials by status again, after a correction, a removal or a change of the space."""
-        placed = [trial for trial in self.all if trial.number not in self._without_place]
-        self.complete = [trial for trial in placed if trial.status == "complete"]
-        self.failed = [trial for trial in placed if trial.status == "failed"]
-        self.pruned = [trial for trial in placed if trial.status == "pruned"]
-        self.misplaced = [t for t in self.all if t.number in self._without_place]
-        self.finished = [t for t in self._ended if t.number not in self._without_place]
 
     def known(self, number: int) -> Trial:
         """Return a trial by its number.
@@ -332,7 +367,7 @@ class Trials:
             InvalidInput: There is no trial of this number, or it is pending.
         """
         trial = self.known(number)
-        if trial.number in self.pending:
+        if trial.status == "pending":
             raise InvalidInput(f"trial {number} is pending: report its value with tell.")
         return trial
 
@@ -342,28 +377,22 @@ class Trials:
         Raises:
             InvalidInput: There is none, or it has ended.
         """
-        if number not in self.pending:
-            status = "unknown"
-            if number < len(self.all):
-                status = self.all[number].status
+        status = "unknown"
+        if number < len(self.all):
+            status = self.all[number].status
+        if status != "pending":
             raise InvalidInput(
                 f"trial {number} is {status}: nothing more can be reported about it. Report another measurement by its "
                 "parameters, or replace the result by correct"
             )
-        return self.pending[number]
+        return self.all[number]
 
-    def _finish(self, trial: Trial, event: Tell | Fail | Prune, same_status: list[Trial]) -> None:
-        """End a trial, and add it to the trials of the same status at its place in the order of the starts."""
+    def _finish(self, trial: Trial, event: Tell | Fail | Prune) -> None:
+        """End a trial."""
         trial.measured = event.measured
         trial.seconds = event.seconds
         trial.finished = event.time
-        self.n_asked_ended += trial.asked
-        del self.pending[trial.number]
         self._ended.append(trial)
-        if trial.number in self._without_place:
-            return
-        self.finished.append(trial)
-        bisect.insort(same_status, trial, key=lambda other: other.number)
 
 
 def _is_by_hand(event: Event) -> bool:
@@ -404,26 +433,6 @@ def in_words(ways: Mapping[str, int]) -> list[str]:
     return [f"trials {way}: {count}" for way, count in ways.items() if count]
 
 
-class MeasuredLimit(Protocol):
-    """The interface of a limit on a measured quantity; ``kbo.Constraint`` has it."""
-
-    @property
-    def name(self) -> str:
-        """The name of the quantity."""
-        ...
-
-    def kept_by(self, value: float) -> bool:
-        """Return whether a value is within the limit."""
-        ...
-
-
-def measurement(trial: Trial, limit: MeasuredLimit) -> float | None:
-    """Return the value that a trial measured for the quantity of a limit; None without one."""
-    if limit.name == OBJECTIVE:
-        return trial.value
-    return trial.measured.get(limit.name)
-
-
 def measurements(trial: Trial, main: str) -> dict[str, float]:
     """Return all measurements of a trial by name: its value, if it has one, under the name ``main``, and the others."""
     if trial.value is None:
@@ -431,20 +440,3 @@ def measurements(trial: Trial, main: str) -> dict[str, float]:
     named = {main: trial.value, **trial.measured}
     named[main] = trial.value
     return named
-
-
-def error_of(trial: Trial, name: str = OBJECTIVE) -> float | None:
-    """Return the standard error of a measured quantity; None if none was reported. Only the objective has one."""
-    if name == OBJECTIVE:
-        return trial.measured.get(SEM)
-    return None
-
-
-def violations(trial: Trial, limits: Sequence[MeasuredLimit]) -> int:
-    """Return the number of limits that a trial does not keep: its measurement breaks the limit, or is missing."""
-    count = 0
-    for limit in limits:
-        value = measurement(trial, limit)
-        if value is None or not limit.kept_by(value):
-            count += 1
-    return count

@@ -14,8 +14,8 @@ from kbo._base import checks
 from kbo._base.arguments import naming_arguments
 from kbo.bandit import methods
 from kbo.bandit.method import Method
-from kbo.confidence.mixture.radius import Scale, checked_scale
-from kbo.confidence.unexplained import ENERGY
+from kbo.confidence.confidence_set import Scale, checked_scale
+from kbo.confidence.least_norm import ENERGY
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.assumptions.hypotheses import (

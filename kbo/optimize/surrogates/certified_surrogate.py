@@ -15,8 +15,8 @@ from kbo._base.isolation import isolated
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
-from kbo.confidence.mixture.radius import Scale
-from kbo.confidence.unexplained import unexplained
+from kbo.confidence.confidence_set import Scale
+from kbo.confidence.least_norm import unexplained
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.run.trials import WAYS, in_words
 from kbo.optimize.surrogates.evaluation import ANY, Evaluation, data

@@ -21,7 +21,7 @@ from torch import Tensor
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
 from kbo.regression.numerics import kernel_columns
-from kbo.regression.resolvent import Resolvent
+from kbo.regression.spectral_ridges import Resolvent
 
 
 def border_limit(n0: int) -> int:
@@ -108,8 +108,6 @@ class Eigenbasis(Resolvent):
 
     def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
         """Return rows [r q] times the square roots of their counts; the first is row ``start``."""
-        if self.data.uniform:
-            return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:

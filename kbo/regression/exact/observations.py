@@ -81,11 +81,6 @@ class Observations(Stateful):
         """Sum of the weights of each row, [m]."""
         return self._counts.value
 
-    @property
-    def uniform(self) -> bool:
-        """Whether every row counts once."""
-        return self.n == self.rows and self.weight_range == (1.0, 1.0)
-
     def blocks_after(self, row: int) -> list[tuple[int, int]]:
         """Return the blocks (start, stop) that begin at ``row`` or later; a block begins at ``row``."""
         if row == self.rows:

@@ -29,10 +29,9 @@ from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
-from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, ResidualSums
 from kbo.regression.sketch.features import Features
-from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
+from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot, dtc_variance
 from kbo.regression.sketch.rows import Rows
 
 _FEW = 8
@@ -190,7 +189,7 @@ class Sketch(Stateful):
         self.repeats = (self.repeats[0] + n_repeats, self.repeats[1] + n_equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
             self.rows.merge()  # otherwise the memory of the order would grow with the repeats
-            self.error_norm.restart(merged=self.rows.n)
+            self.error_norm.restart()
             self.residual_sums.restart()
         self.kernel_error = max(self.kernel_error, self.k.error(new.X))
         self.n += len(new.X)

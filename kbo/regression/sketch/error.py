@@ -166,18 +166,16 @@ class ResidualSums(Stateful):
 class ErrorNorm(Stateful):
     """A running upper bound of the operator norm of E, over the entries of ``Rows.order``.
 
-    A complete block has ``block`` observations, a power of two of at least 64, or the entries that
-    ``Rows.merge`` left. Later entries are cut into blocks of half that size, a quarter, ..., 32, by
-    the binary digits of their number.
+    A complete block has ``block`` entries, a power of two of at least 64. Later entries are cut into
+    blocks of half that size, a quarter, ..., 32, by the binary digits of their number.
     """
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block
         self.restart()
 
-    def restart(self, merged: int = 0) -> None:
-        """Begin again at the first entry; the first ``merged`` entries form separate blocks."""
-        self._merged = merged
+    def restart(self) -> None:
+        """Begin again at the first entry."""
         self._norm_of_blocks = 0.0  # sum over complete blocks
         self._n_in_blocks = 0  # entries in complete blocks
         self._norms: dict[tuple[int, int], float] = {}  # of smaller blocks, by start and size
@@ -186,9 +184,9 @@ class ErrorNorm(Stateful):
     def bound(self, k: DenseKernel, rows: Rows) -> float:
         """Return an upper bound of the operator norm of E, rounded up by an estimate."""
         entries = len(rows.order)
-        while (size := self._next_size(entries)) > 0:
-            self._norm_of_blocks += block_norm(k, rows, self._n_in_blocks, size)
-            self._n_in_blocks += size
+        while entries - self._n_in_blocks >= self._block:
+            self._norm_of_blocks += block_norm(k, rows, self._n_in_blocks, self._block)
+            self._n_in_blocks += self._block
             self._norms = {}
         total = self._norm_of_blocks
         start = self._n_in_blocks
@@ -206,14 +204,6 @@ class ErrorNorm(Stateful):
         weights = rows.residual.new_tensor(rows.weights[start:])
         rounding_of_residual = rounding(rows.m, rows.prior[remaining], rows.spread[remaining])
         return total + float(weights @ (rows.residual[remaining] + rounding_of_residual))
-
-    def _next_size(self, entries: int) -> int:
-        """Return the size of the next complete block; 0 if there is none."""
-        if self._n_in_blocks < self._merged:
-            return min(self._block, self._merged - self._n_in_blocks)
-        if entries - self._n_in_blocks >= self._block:
-            return self._block
-        return 0
 
 
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:

@@ -1,4 +1,6 @@
-"""The inverse of ``M = B B' + ridge I`` as a square root that follows new columns and rows of B.
+"""The inverse of ``M = B B' + ridge I`` as a square root, and the variance of points by it.
+
+The square root follows new columns and rows of B:
 
     S S' = M^-1.
 
@@ -16,17 +18,32 @@ The first is Potter's form of the rank-one update (Bierman 1977). The square roo
 digits of an updated inverse, and quadratic forms stay sums of squares. Both updates cost O(m^2).
 After ``REFRESH`` columns S must be computed again from ``B B'``, so that rounding errors do not add
 up.
+
+The variance is that of the deterministic training conditional (DTC). With features z = z(x) of the
+dictionary and B = [z(x_1) .. z(x_n)]::
+
+    variance(x) = k(x, x) - (B'z)'(B'B + ridge I)^-1 B'z                                        (1)
+                = k(x, x) - |z|^2 + ridge z'M^-1 z                                              (2)
+
+(Quinonero-Candela & Rasmussen 2005, Sec. 5; eq. 2 of BKB, Calandriello et al. 2019; Prop. 4.2 of
+EK-UCB, Zenati et al. 2022). (1) is the variance of an exact posterior with the kernel matrix B'B
+and the kernel column B'z, but with the true prior variance k(x, x). (2) follows from ``B (B'B +
+ridge I)^-1 B' = I - ridge M^-1``. It is not an upper bound of the exact variance.
+
+``dtc_variance`` is (2), for one ridge. ``across()`` computes (1), for every ridge, in the
+eigenbasis of B'B, by the formula of the exact posterior (``SpectralRidges``). ``numerics.clamped``
+then raises variances that rounding made too small.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from kbo._base.linalg import GrowingTensor
-from kbo._base.linalg.cholesky import cholesky_and_log
+from kbo._base.linalg import GrowingTensor, cholesky_and_log
 from kbo._base.stateful import Stateful, fresh_version
 
 REFRESH = 512
@@ -97,3 +114,17 @@ class InverseRoot(Stateful):
         self.S[m, m] = 1 / q
         self.log_det += math.log(q_square / self.ridge)
         self.events.append((1, self.S[:, m].clone()))
+
+
+Number = TypeVar("Number", float, Tensor)
+
+
+def dtc_variance(residual: Number, form: Number, ridge: float) -> Number:
+    """Return the variance of points, [...], in units of the kernel.
+
+    Args:
+        residual: ``k(x, x) - |z(x)|^2``, [...]: the variance that the dictionary does not explain.
+        form: ``z(x)'M^-1 z(x)``, [...].
+        ridge: The ridge.
+    """
+    return residual + ridge * form

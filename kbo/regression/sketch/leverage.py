@@ -22,8 +22,8 @@ from kbo._base import checks
 from kbo._base.linalg import GrowingFactor, cholesky
 from kbo._base.stateful import Stateful
 from kbo.regression.sketch.dictionary import Candidate, Dictionary, Observed
-from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.features import Features
+from kbo.regression.sketch.inverse_root import dtc_variance
 
 _ACCURACY = 0.5
 """Relative accuracy of the leverages of KORS; eps in the papers."""

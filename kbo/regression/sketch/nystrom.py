@@ -6,7 +6,7 @@ M = B B' + ridge I, S S' = M^-1 (``inverse_root.py``), E = K - B'B >= 0 (``error
 On paper                                                   | in code
 ``w = M^-1 B y``                                           | ``NystromAt.weights``
 ``mean = z'w = (S'B y)'(S'z)``                             | ``NystromAt.predict``
-``variance = k(x, x) - |z|^2 + ridge z'M^-1 z``            | ``dtc.dtc_variance``
+``variance = k(x, x) - |z|^2 + ridge z'M^-1 z``            | ``dtc_variance``
 ``ln det(I + B'B / ridge)``                                | ``NystromAt.log_det``
 ``y'y - (By)'w``                                           | ``NystromAt.quad``
 ``|y - B'w|^2 = quad - ridge |w|^2``                       | ``NystromAt.rss``
@@ -14,7 +14,7 @@ the same for every ridge                                   | ``NystromSpectrum``
 
 This is the posterior of BKB (Calandriello et al. 2019) and EK-UCB (Zenati et al. 2022, Prop. 4.2),
 in a whitened form without explicit inverses. Its variance is that of the deterministic training
-conditional (``dtc.py``), which is no upper bound of the exact variance. At the state's own ridge
+conditional (``inverse_root.py``), which is no upper bound of the exact variance. At the state's own ridge
 ``M^-1`` is updated with every observation, O(m^2). Other ridges use the eigenvalues of ``B B'``.
 """
 
@@ -30,32 +30,23 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import delegated_to
 from kbo.kernels import freeze
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.error import Error
 from kbo.regression.numerics import block_of, clamped, in_chunks, warn_below_precision
-from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
-from kbo.regression.resolvent import Resolvent
+from kbo.regression.posterior import Columns, LowRankPosteriorAt, Posterior, PosteriorAt
 from kbo.regression.sampling import SamplePath
-from kbo.regression.sketch.columns import SketchColumns
 from kbo.regression.sketch.data import Batch, Sketch
 from kbo.regression.sketch.dictionary import Dictionary
-from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
 from kbo.regression.sketch.features import constant_for
-from kbo.regression.sketch.inverse_root import InverseRoot
-from kbo.regression.spectral_ridges import SpectralRidges, spectral_ridges
+from kbo.regression.sketch.inverse_root import InverseRoot, dtc_variance
+from kbo.regression.spectral_ridges import Resolvent, spectral_ridges
 
 _BLOCK = 2**19
 """Number of entries of k(Z, x) that are evaluated at once."""
-
-_MANY = 32
-"""Points per inducing point above which a prediction uses an eigendecomposition, which halves the
-work per point."""
-
-_LARGE = 1e-3
-"""Smallest ridge, as a fraction of the kernel, at which that variance has all its digits."""
 
 _NULL = 1e-15
 """Fraction of the sum of the eigenvalues of ``B B'`` below which an eigenvalue counts as 0."""
@@ -182,12 +173,6 @@ class NystromRidge(Posterior):
             self.check(X)
         return spectral_ridges(self, self.spectrum(), X)
 
-    def at_features(self, z: Tensor, variance: Tensor) -> SpectralRidges:
-        """Return the posterior at any ridge, of features z [m B] and ``k(x, x)`` [B 1]."""
-        spectrum = self.spectrum()
-        p = spectrum.vectors.mT @ z
-        return SpectralRidges(self, spectrum, p, p[:0], variance.unsqueeze(-1), variance)
-
     def columns(self, points: Tensor) -> SketchColumns:
         return SketchColumns(self, points)
 
@@ -257,15 +242,8 @@ class NystromAt(LowRankPosteriorAt):
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         self.state.check(X)
         points = X.reshape(-1, X.shape[-1])
-        m = self.sketch.m
-        is_large = self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
-        if len(points) > _MANY * m and is_large:
-            moments = self.state.across(points.unsqueeze(-2)).grid([self.ridge])
-            mean = moments.mean
-            variance = moments.covariance
-        else:
-            size = max(1, block_of(_BLOCK, X.device) // max(1, m))
-            mean, variance = in_chunks(self._mean_and_variance, points, size)
+        size = max(1, block_of(_BLOCK, X.device) // max(1, self.sketch.m))
+        mean, variance = in_chunks(self._mean_and_variance, points, size)
         return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
 
     def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -283,7 +261,9 @@ class NystromAt(LowRankPosteriorAt):
         self.state.check(X)
         z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
         whitened = constant_for(z, self.root.S).mT @ z
-        U, V = dtc_factors(z, whitened, self.ridge)
+        scaled = math.sqrt(self.ridge) * whitened
+        U = torch.cat([z, -scaled])
+        V = torch.cat([z, scaled])
         U = U.reshape(len(U), *X.shape[:-1]).movedim(0, -2)
         V = V.reshape(len(V), *X.shape[:-1]).movedim(0, -2)
         mean = (self.weights @ z).reshape(X.shape[:-1])
@@ -321,7 +301,9 @@ class NystromAt(LowRankPosteriorAt):
     def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         """Return draws [count N]; the features are drawn jointly, the residual point by point."""
         weights = self.weight_draws(count, generator)
-        normal = residual_noise(X, count, generator)
+        shape = (count, len(X))
+        normal = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+        normal = normal.to(X.device)
         draws = X.new_empty(count, len(X))
         size = max(1, block_of(_BLOCK, X.device) // max(1, self.sketch.m))
         for start in range(0, len(X), size):
@@ -344,7 +326,7 @@ class NystromAt(LowRankPosteriorAt):
 
 
 class NystromSpectrum(Resolvent):
-    """``(B'B + a I)^-1`` for every ridge a; a sketch is exact for this kernel matrix (``dtc.py``).
+    """``(B'B + a I)^-1`` for every ridge a; a sketch is exact for this kernel matrix (``inverse_root.py``).
 
     By the singular value decomposition ``B = Q diag(sqrt(l)) V'``, with ``B B' = Q diag(l) Q'``. V
     are eigenvectors of B'B. In them the kernel column B'z of a point, and y, have the coordinates
@@ -377,3 +359,67 @@ class NystromSpectrum(Resolvent):
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         p = self.from_columns @ self.features.columns(X)
         return p, p[:0]
+
+
+class SketchColumns(Columns):
+    """Mean and variance of a ``NystromRidge`` at fixed points P, [A], for ``FixedPoints``.
+
+    The features z(P) [m A] change only with the dictionary. At the posterior's own ridge, an
+    observation changes the quadratic form ``z'M^-1 z`` by the square of one product
+    (``InverseRoot``). So an update costs O(m A) instead of O(m^2 A).
+    """
+
+    def __init__(self, state: Any, points: Tensor) -> None:
+        super().__init__(state, points)
+        self._X: Tensor = points.double()
+        self._prior: Tensor = state.prior_variance(points).double()
+        self._features: GrowingTensor = GrowingTensor(self._X.new_empty(0, len(points)))
+        self._residual: Tensor = self._prior
+        self._layout: int | None = None  # layout of the sketch when the features were computed
+        self._form: Tensor = torch.zeros_like(self._prior)  # z'M^-1 z
+        self._generation: int | None = None  # generation of the root when the form was computed
+        self._n_events: int = 0
+
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [A].
+
+        It costs O(m A) per new observation at the posterior's own ridge, else O(m^2 A).
+        """
+        self._catch_up()
+        posterior = self.state.at(ridge)
+        z = self._features.value
+        form = self._form.clamp_min(0)
+        if ridge != self.state.ridge:
+            form = (posterior.root.S.mT @ z).square().sum(0)
+        mean = posterior.weights @ z
+        variance = dtc_variance(self._residual, form, ridge)
+        variance = clamped(variance, self._prior, ridge, self.state.trace)
+        return mean.to(self.points.dtype), variance.to(self.points.dtype)
+
+    @torch.no_grad()
+    def _catch_up(self) -> None:
+        """Update the features if the dictionary has changed, then the moments by new observations."""
+        sketch = self.state.sketch
+        if self._layout != sketch.layout:
+            z = sketch.features(self._X)
+            self._features = GrowingTensor(z)
+            self._residual = (self._prior - z.square().sum(0)).clamp_min(0)
+            self._layout = sketch.layout
+            self._generation = None
+        for j in range(self._features.n, sketch.m):
+            coordinate = sketch.features.next_coordinate(j, self._X, self._features.value)
+            self._features.append(coordinate.unsqueeze(0))
+            self._residual = (self._residual - coordinate.square()).clamp_min(0)
+        self._follow_root()
+
+    def _follow_root(self) -> None:
+        """Update ``z'M^-1 z`` [A], or compute it again where that is less work."""
+        root = self.state.sketch.root
+        z = self._features.value
+        if self._generation != root.generation or len(root.events) - self._n_events > len(z):
+            self._form = (root.S.mT @ z).square().sum(0)
+            self._generation = root.generation
+            self._n_events = len(root.events)
+        for factor, vector in root.events[self._n_events :]:
+            self._form = self._form.add((vector @ z[: len(vector)]).square(), alpha=factor)
+        self._n_events = len(root.events)

@@ -3,7 +3,6 @@
 * ``view.py``: ``View``, the base class
 * ``prior_mean.py``: a known prior mean
 * ``adaptive_ridge.py``: a ridge that follows the data
-* ``fixed_points.py``: faster at fixed points, such as the arms of a bandit problem
+* ``fixed_points.py``: faster at fixed points, such as arms; a batch chosen among them
 * ``hypothetical.py``: pending points, fantasies, batches
-* ``batch.py``: a batch chosen from a finite set
 """

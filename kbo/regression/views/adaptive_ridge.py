@@ -14,8 +14,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import Posterior, RidgeSchedule
-from kbo.regression.provenance import Provenance
+from kbo.regression.posterior import Posterior, Provenance, RidgeSchedule
 from kbo.regression.views.view import View
 
 

@@ -32,13 +32,9 @@ from kbo._base.linalg import cholesky
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.numerics import clamped
-from kbo.regression.posterior import Posterior, PosteriorAt
-from kbo.regression.provenance import Provenance
+from kbo.regression.posterior import Posterior, PosteriorAt, Provenance
 from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAt
-
-_MOST_FACTORED = 8
-"""Number of ridges up to which each uses its own factor of the underlying posterior."""
 
 
 class Hypothetical(View):
@@ -321,15 +317,8 @@ class _HypotheticalRidges(AllRidges):
         return self._conditioned(self.joint.at(ridges), ridges)
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        X = self._groups
-        if self.state.batch_shape or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
-            return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
-        # P is the same for all points: eliminate it once per ridge, not once per group.
-        predictions = [self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges]
-        means, variances = zip(*predictions, strict=True)
-        mean = torch.stack(means).unsqueeze(-1)
-        covariance = torch.stack(variances).unsqueeze(-1).unsqueeze(-1)
-        return Moments(mean, covariance, self.quad(ridges).unsqueeze(-1))
+        at_each = self.P.new_tensor(ridges).unsqueeze(-1)
+        return self._conditioned(self.joint.grid(ridges), at_each)
 
     def select(self, groups: Tensor) -> AllRidges:
         targets = None if self.targets is None else self.targets[groups]

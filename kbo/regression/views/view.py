@@ -11,8 +11,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.stateful import delegated_to
 from kbo.regression.error import Error
-from kbo.regression.posterior import Posterior, PosteriorAt, RidgeSchedule
-from kbo.regression.provenance import Provenance
+from kbo.regression.posterior import Posterior, PosteriorAt, Provenance, RidgeSchedule
 from kbo.regression.sampling import Function
 
 

@@ -22,7 +22,7 @@ from kbo._base.plotting import (
     plain_numbers,
 )
 from kbo.optimize import Constraint, Trial
-from kbo.optimize.run.trials import measurement, violations
+from kbo.optimize.constraints.constraint import violations
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment
@@ -176,7 +176,7 @@ def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
     within: dict[int, float] = {}
     beyond: dict[int, float] = {}
     for trial in record.trials:
-        value = measurement(trial, constraint)
+        value = trial.measurement(constraint.name)
         if value is None:
             continue
         if constraint.kept_by(value):

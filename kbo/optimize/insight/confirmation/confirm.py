@@ -21,8 +21,8 @@ from kbo.optimize.insight.confirmation.confirmation import Confirmation
 from kbo.optimize.insight.confirmation.evaluations import Evaluations
 from kbo.optimize.run.trials import Trial
 from kbo.space import Params
-from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import YEAR, Session
+from kbo.workers.call import YEAR, Session
+from kbo.workers.processes import Workers, engine_of
 
 _MOST_FAILURES = 5
 """Number of failures in a row that end a confirmation."""

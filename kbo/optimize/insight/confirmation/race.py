@@ -14,8 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import NamedTuple
 
 from kbo._base.terminal import significant
-from kbo.confidence.repeated.mean import bounded_mean
-from kbo.confidence.repeated.median import median, median_bounds
+from kbo.confidence.repeated import bounded_mean, median, median_bounds
 from kbo.optimize.run.table import format_params
 from kbo.space import Params
 

@@ -7,9 +7,9 @@ from kbo.optimize.insight.gap.front_gap import front_gap
 from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.gap_problem import GapProblem, objection_to_bounds
 from kbo.optimize.insight.gap.recommendation_gap import gap_on_safe_set, recommendation_gap
-from kbo.optimize.quantities.front_trials import front_trials
+from kbo.optimize.proposal.begin_search import search_after_trials
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.quantities.run_search import search_after_trials
+from kbo.optimize.quantities.recommendation import front_trials, recommended_trial
 from kbo.optimize.run.trials import Trial
 
 
@@ -25,7 +25,7 @@ def run_gap(
         goal: The proof ends when the gap is at most this.
         progress: Whether a bar shows how much of the proof is done.
     """
-    best = quantities.recommended()
+    best = recommended_trial(quantities)
     surrogates = quantities.surrogates()
     if best is None or not surrogates:
         return None

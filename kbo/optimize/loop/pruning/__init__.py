@@ -1,1 +1,0 @@
-"""Early stopping of trials by their reports: by curves (``pruning.py``), or by Optuna (``optuna_pruner.py``)."""
