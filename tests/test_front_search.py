@@ -21,7 +21,7 @@ from kbo.optimize.quantities.recommendation import FrontTrials
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies import HypervolumeUpperBound, hypervolume_bound
+from kbo.optimize.strategies import HypervolumeUpperBound, upper_bounds
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
@@ -151,7 +151,7 @@ def test_the_score_of_the_search_for_a_front_is_that_of_its_description(number, 
         drawn.append(directions(count, m, generator))
         return drawn[-1]
 
-    monkeypatch.setattr(hypervolume_bound, "directions", recorded)
+    monkeypatch.setattr(upper_bounds, "directions", recorded)
     monkeypatch.setattr(Search, "argmax", lambda search, score: scores.append(score))
     optimizer = _optimizer_with_a_limit()
     quantities = optimizer.insight.quantities

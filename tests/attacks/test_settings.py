@@ -21,7 +21,7 @@ from kbo.confidence import FixedWidth, Limit
 from kbo.confidence.conclusions import candidate_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
-from kbo.optimize.constraints import slacks
+from kbo.optimize.constraints import feasibility
 from kbo.optimize.run.journal import write
 
 RBF = stationary_kernel("rbf", 0.5)
@@ -106,9 +106,13 @@ DECISIONS = {
     "widest safe point": lambda: explored(FixedWidth(0.1), Broken(2)),
     "Pareto set": lambda: pareto_set([state(), state()], [FixedWidth(1.0), Broken(2)], POINTS, 0.1),
     "elimination": eliminated,
-    "certain limit": lambda: slacks.lower_slack([Limit(state(), Broken(2), lower=0.0)], POINTS),
-    "possible limit": lambda: slacks.upper_slack([Limit(state(), Broken(2), upper=0.0)], POINTS),
-    "score": lambda: slacks.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
+    "certain limit": lambda: feasibility.lower_slack(
+        [Limit(state(), Broken(2), lower=0.0)], POINTS
+    ),
+    "possible limit": lambda: feasibility.upper_slack(
+        [Limit(state(), Broken(2), upper=0.0)], POINTS
+    ),
+    "score": lambda: feasibility.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
 }
 
 
