@@ -143,6 +143,12 @@ def test_an_argument_of_another_library_or_a_mistyped_one_is_answered_with_its_n
         kbo.Optimizer([(0, 1)], direction="maximize")
     with pytest.raises(TypeError, match="the arguments are objective, bounds, n_trials, "):
         kbo.minimize(sum, [(0, 1)], zzz=1)
+    with pytest.raises(
+        TypeError, match="Practical has no argument 'noise': did you mean noise_std"
+    ):
+        kbo.Practical(noise=0.1)
+    with pytest.raises(TypeError, match="Safe has no argument 'starts': did you mean start"):
+        kbo.Safe(starts=[])
 
 
 def test_a_name_of_another_library_is_answered_with_that_of_kbo():

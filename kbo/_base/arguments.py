@@ -35,8 +35,9 @@ _ELSEWHERE = {
     "random_state": "seed",
     "storage": "journal",
     "x0": "try_first",
+    "noise": "noise_std",
 }
-"""Arguments of ``minimize`` and ``Optimizer`` for those of Optuna, scikit-optimize, hyperopt, SciPy and Ax."""
+"""Arguments of ``minimize``, ``Optimizer`` and settings for those of other libraries."""
 
 
 def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -54,7 +55,9 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
             advice = f"the arguments are {', '.join(names)}."
             if name in names:
                 advice = f"did you mean {name}?"
-            elif name:  # the direction of ``minimize`` and ``maximize``, which is in their names
+            elif (
+                name == "maximize"
+            ):  # the direction of ``minimize`` and ``maximize``, which is in their names
                 advice = "kbo.maximize is for values of which larger ones are better, kbo.minimize for smaller ones."
             raise TypeError(f"{caller} has no argument {option!r}: {advice}")
         return function(*arguments, **options)

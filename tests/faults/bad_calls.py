@@ -557,7 +557,7 @@ def _optimize() -> Iterator[Call]:
     yield Call("Certified", numbers, certified, **flag)
     yield Call("Safe", numbers, safely, start=[[0.5]], **flag)
     yield Call("Hypothesis", "kernel noise_std norm_bound", str)
-    lists = {"size": 1.0, "lengthscales": [0.2], "norms": [1.0]}
+    lists = {"size": 1.0, "lengthscales": [0.2]}
     yield Call("hypotheses", "noise_std", len, **lists)
     yield Call("Minimize", "noise_std norm_bound kernel", in_run, name="speed")
     yield Call("Maximize", "noise_std norm_bound kernel", in_run, name="speed")

@@ -149,7 +149,6 @@ def hypotheses(
     turns: int = 1,
     *,
     lengthscales: Sequence[float] = (0.4, 0.8),
-    norms: Sequence[float] | None = None,
 ) -> list[Hypothesis]:
     """Return hypotheses for a smooth objective: Matern 5/2 kernels of some lengthscales, each with a norm bound.
 
@@ -164,41 +163,27 @@ def hypotheses(
         turns: The largest number of turns between rising and falling along a parameter: 0 if the objective only rises
             or falls, 1 for a valley or a hill.
         lengthscales: Lengthscales, in units of the ranges of the parameters.
-        norms: Other norm bounds, in units of ``size``, one for each lengthscale.
 
     Raises:
-        InvalidInput: A number that is not positive, or lists that are empty or of different lengths.
+        InvalidInput: A number that is not positive, or no lengthscale.
     """
     size = checks.positive("size", size)
     turns = checks.whole("turns", turns, 0, _N_GRID // 8)
-    _check_lists(lengthscales, norms)
+    if not isinstance(lengthscales, (list, tuple)) or not lengthscales:
+        raise InvalidInput(
+            f"lengthscales must be a list of at least one number, got {checks.shown(lengthscales)}."
+        )
     proposed = []
-    for i, lengthscale in enumerate(lengthscales):
+    for lengthscale in lengthscales:
         base = MaternKernel(nu=2.5).double()
         # In float32 whatever the default dtype: journals hold fingerprints of these numbers.
         length = torch.tensor(checks.positive("lengthscales", lengthscale), dtype=torch.float32)
         base.initialize(lengthscale=length)
         scale = torch.tensor(size**2, dtype=torch.float32)
         kernel = ScaleKernel(base).double().initialize(outputscale=scale).requires_grad_(False)
-        if norms is None:
-            norm = float(rounded_up(_FACTOR * _norm_of_cosine(base, turns), 2))
-        else:
-            norm = checks.positive("norms", norms[i])
+        norm = float(rounded_up(_FACTOR * _norm_of_cosine(base, turns), 2))
         proposed.append(Hypothesis(kernel, noise_std, norm))
     return proposed
-
-
-def _check_lists(lengthscales: Sequence[float], norms: Sequence[float] | None) -> None:
-    """Raise InvalidInput if there is no lengthscale, or if norms are given but not one for each lengthscale."""
-    for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
-        if values is None:
-            continue
-        if not isinstance(values, (list, tuple)) or len(values) != len(lengthscales):
-            raise InvalidInput(
-                f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}."
-            )
-    if not lengthscales:
-        raise InvalidInput("lengthscales must have one number at least.")
 
 
 def _norm_of_cosine(kernel: Kernel, turns: int) -> float:

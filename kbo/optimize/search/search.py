@@ -186,7 +186,7 @@ class Search:
             return self._argmax_choice(self.subspace.choices, score, best_row)
         random = self.subspace.draw(int(self.effort * N_RANDOM), self.generator)
         starts = self.subspace.moved_inside(self.starts)
-        starts = starts[self.subspace.satisfies(starts)]
+        starts = starts[self.space.satisfies(starts)]
         points = torch.cat([random, starts])
         scores = self._scores(score, points)
         for step in _STEPS:

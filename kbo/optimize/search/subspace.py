@@ -189,10 +189,7 @@ class Subspace:
         if self.choices is not None:
             row = torch.randint(len(self.choices), (), generator=generator)
             return self.choices[int(row)]
-        if self.constrained:
-            return self._feasible.draw(1, generator)[0]
-        unit = torch.rand(self._space.dimension, generator=generator, dtype=torch.float64)
-        return self.spread(unit)
+        return self.draw(1, generator)[0]
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw points [n P] of the subspace uniformly; for subspaces without choices.
@@ -207,10 +204,6 @@ class Subspace:
         width = self.high - self.low
         in_box = self.low[free] + width[free] * uniform
         return self.fixed.expand(n, -1).masked_scatter(free, in_box)
-
-    def satisfies(self, points: Tensor) -> Tensor:
-        """Return whether points [n P] satisfy the constraints of the space, [n]."""
-        return self._space.satisfies(points)
 
     def projected(self, points: Tensor, others: Tensor) -> Tensor:
         """Return ``others`` [n P]; those that violate a constraint are moved towards ``points`` [n P], which do not."""

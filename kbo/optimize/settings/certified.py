@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.arguments import naming_arguments
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence.confidence_set import Scale, checked_scale
@@ -314,6 +315,9 @@ class Certified(Setting):
         if self.strict_noise:
             values["noise_variant"] = "mixture+strict"  # the name of older journals
         return values
+
+
+Certified.__init__ = naming_arguments(Certified.__init__)
 
 
 def _missing_assumptions(quantity: Measured, online: bool) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.arguments import naming_arguments
 from kbo.bandit import methods
 from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
@@ -36,12 +36,11 @@ from kbo.optimize.surrogates.evaluation import (
 )
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_values
-from kbo.optimize.surrogates.practical_posterior import PracticalArguments, empty_posterior
+from kbo.optimize.surrogates.practical_posterior import PracticalArguments, empty_posterior, observe
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
 from kbo.optimize.surrogates.process import Bowl
 from kbo.optimize.surrogates.schedule import Schedule, cut
 from kbo.optimize.surrogates.surrogate import Surrogate
-from kbo.regression import Posterior
 from kbo.space import Space
 
 _MOST_INITIAL = 6
@@ -113,6 +112,7 @@ class Practical(Setting):
 
     surrogate: ClassVar[type[PracticalSurrogate]] = PracticalSurrogate
     cuts: ClassVar[bool] = True
+    limit: ClassVar[float | None] = None
     repetitions_if_tied: ClassVar[int] = 3
     default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
@@ -212,7 +212,7 @@ class Practical(Setting):
             schedule = before.schedule
         if schedule is None:
             return None
-        schedule = schedule.after(values, estimated=self.noise_std is None)
+        schedule = schedule.after(values)
         fitted_values = values[: schedule.n_fitted]
         device = problem.space.device
         if before is not None and before.schedule.n_fitted == schedule.n_fitted:
@@ -223,13 +223,16 @@ class Practical(Setting):
             errors = prediction_errors(fitted_values)
             ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
             X, y = data(fitted_values)
-            fitted = self.fitted(problem.space, X, y, noise_std, errors, ratios)
+            if self.limit is None:
+                fitted = self.fitted(problem.space, X, y, noise_std, errors, ratios)
+            else:
+                fitted = fit_limited(self.limit, X, y, noise_std)
             posterior = empty_posterior(
                 self.surrogate_arguments, problem, fitted, schedule.n_fitted
             )
-            self._observe(posterior, fitted_values, fitted, fitted_values, device)
+            observe(posterior, fitted_values, fitted, fitted_values, self.noise_std, device)
         for evaluation in values[posterior.n :]:  # as they came, since a sketch depends on that
-            self._observe(posterior, [evaluation], fitted, fitted_values, device)
+            observe(posterior, [evaluation], fitted, fitted_values, self.noise_std, device)
         return self.surrogate(
             self.surrogate_arguments, problem, fitted, schedule, posterior, values, len(evaluations)
         )
@@ -269,40 +272,29 @@ class Practical(Setting):
             noiseless = self.noise_std == 0
         elif self.noisy:
             noiseless = False
-        return Schedule(counts[n_initial - 1], noiseless, needed_if_tied=self.repetitions_if_tied)
-
-    def _observe(
-        self,
-        posterior: Posterior,
-        values: Sequence[Evaluation],
-        fitted: Fitted,
-        fitted_values: Sequence[Evaluation],
-        device: torch.device,
-    ) -> None:
-        """Add values to a posterior, with weights if some of them have a standard error."""
-        X, y = data(values)
-        weights = None
-        if any(e.error is not None for e in values):
-            ratios = noise_ratios(values, fitted_values, self.noise_std)
-            weights = fitted.weights(y, prediction_errors(values), ratios).to(device)
-        posterior.update(X.to(device), fitted.transform(y).to(device), weights)
+        return Schedule(
+            next_fit=counts[n_initial - 1],
+            noiseless=noiseless,
+            estimated=self.noise_std is None,
+            needed_if_tied=self.repetitions_if_tied,
+        )
 
     def for_reports(self) -> Practical:
         """Return a copy whose model compresses bad values instead of cutting them."""
-        return self._with("cuts", False)
+        return self._with(cuts=False)
 
     def with_noise(self) -> Practical:
-        return self._with("noisy", True)
+        return self._with(noisy=True)
 
-    def _with(self, name: str, value: Any) -> Practical:
-        """Return a copy with another value of one attribute; attributes of a subclass are kept."""
+    def _with(self, **values: Any) -> Practical:
+        """Return a copy with other values of some attributes; attributes of a subclass are kept."""
         setting = copy.copy(self)
-        object.__setattr__(setting, name, value)
+        vars(setting).update(values)
         return setting
 
     def without_noise(self) -> Practical:
         if self.noise_std is None:
-            return self._with("noise_std", 0.0)
+            return self._with(noise_std=0.0)
         return self
 
     def for_objective(self, n_quantities: int) -> Practical:
@@ -321,11 +313,11 @@ class Practical(Setting):
                 "them."
             )
         noise_std = self.noise_std if quantity.name == OBJECTIVE else quantity.noise_std
+        setting = self
         if quantity.limit is not None:
             arguments = {field.name: getattr(self, field.name) for field in fields(Practical)}
-            arguments["noise_std"] = noise_std
-            return _OfLimit(**arguments, limit=quantity.limit)
-        return self._with("noise_std", noise_std)._with("repetitions_if_tied", 1)
+            setting = Practical(**arguments)._with(limit=quantity.limit)
+        return setting._with(noise_std=noise_std, repetitions_if_tied=1)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values, with the name of a subclass."""
@@ -341,6 +333,9 @@ class Practical(Setting):
         if self.strategies is not None:
             arguments["strategies"] = "; ".join(s.describe() for s in self.strategies)
         return arguments
+
+
+Practical.__init__ = naming_arguments(Practical.__init__)
 
 
 def default_strategies(method: str = Practical.default_method) -> list[Strategy]:
@@ -371,26 +366,6 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
         Alternate(UpperBoundPoint(), TrustRegion()),
         UpperBoundPoint(),
     ]
-
-
-@dataclass(frozen=True)
-class _OfLimit(Practical):
-    """The setting of a quantity that must reach a limit: its values are modelled best near the limit."""
-
-    limit: float = 0.0
-
-    repetitions_if_tied: ClassVar[int] = 1
-
-    def fitted(
-        self,
-        space: Space,
-        X: Tensor,
-        y: Tensor,
-        noise_std: float | None,
-        errors: Tensor,
-        ratios: Tensor,
-    ) -> Fitted:
-        return fit_limited(self.limit, X, y, noise_std)
 
 
 def _values(evaluations: Sequence[Evaluation]) -> list[Evaluation]:

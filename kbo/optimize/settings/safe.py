@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kbo._base import checks
+from kbo._base.arguments import naming_arguments
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.settings.certified import Certified
@@ -82,3 +83,6 @@ class Safe(Certified):
         """Return the setting as plain JSON values."""
         start = [space.canonical(params) for params in self.start]
         return {**super().describe(space), "start": start}
+
+
+Safe.__init__ = naming_arguments(Safe.__init__)

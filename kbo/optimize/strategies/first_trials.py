@@ -96,7 +96,7 @@ def _point(search: Search, number: int) -> Tensor:
     if not subspace.constrained:
         return subspace.spread(sobol(1, P, search.seed, number)[0])
     points = subspace.moved_inside(sobol(N_RANDOM, P, search.seed))
-    points = points[subspace.satisfies(points)]
+    points = points[search.space.satisfies(points)]
     if number < len(points):
         return points[number]
     return subspace.sample(search.generator)

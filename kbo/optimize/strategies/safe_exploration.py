@@ -235,7 +235,7 @@ def _particles(safe_points: SafePoints, search: Search, tried: Tensor) -> Tensor
         return torch.rand(*shape, generator=generator, dtype=dtype)
 
     units = subspace.moved_inside(torch.cat([safe_points.start, tried]))
-    units = units[subspace.satisfies(units)]
+    units = units[safe_points.space.satisfies(units)]
     if not len(units):
         return units
     safe = units[safe_points.is_quickly_safe(units)]
@@ -251,7 +251,7 @@ def _particles(safe_points: SafePoints, search: Search, tried: Tensor) -> Tensor
         moved = torch.where(uniform(n, 1) < 0.5, near, along).clamp(0, 1)
         jumps = uniform(n, P) < _JUMP_PROBABILITY
         moved = subspace.moved_inside(torch.where(jumps, uniform(n, P), moved))
-        moved = moved[subspace.satisfies(moved)]
+        moved = moved[safe_points.space.satisfies(moved)]
         units = torch.cat([units, moved])
         safe = torch.cat([safe, moved[safe_points.is_quickly_safe(moved)]])
     return units

@@ -25,11 +25,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.process import Array, Process, Regression, on_one_thread
 from kbo.regression import Hypothetical, Posterior
+
+Rows = NDArray[np.intp]
 
 _N_FREQUENCIES = 128
 """Number of frequencies of the random features of a draw."""
@@ -85,7 +88,7 @@ class _Draws(NamedTuple):
         weights: Coefficients [r n] of the kernel at the data.
     """
 
-    rows: Array
+    rows: Rows
     process: Process
     theta: Array
     frequencies: Array
@@ -142,7 +145,7 @@ class FittedFunctions(Functions):
                     self._draws.append(on_one_thread(drawn))
 
     def _drawn(
-        self, rows: Array, process: Process, theta: Array, generator: torch.Generator
+        self, rows: Rows, process: Process, theta: Array, generator: torch.Generator
     ) -> _Draws:
         """Draw functions with one kernel, noise level and trend, by Matheron's rule."""
         regression = Regression(process, theta)
@@ -254,7 +257,7 @@ class DrawnFunctions(Functions):
         return Hypothetical(self._posterior, batch, observed).predict(X.unsqueeze(0))
 
 
-def _assigned(probabilities: Array, count: int, generator: torch.Generator) -> Array:
+def _assigned(probabilities: Array, count: int, generator: torch.Generator) -> Rows:
     """Return for each draw the position of its hypothesis, [count], in random order.
 
     Each hypothesis occurs as often as its probability [k] says, up to rounding (systematic resampling).
@@ -280,7 +283,7 @@ def _frequencies(theta: Array, r: int, D: int, generator: torch.Generator) -> Ar
 def _values(draws: _Draws, points: Tensor) -> Array:
     """Return the targets [r N] of draws at points [N D], or at their own rows of the points [s N D] of all draws."""
     if points.ndim == 3:
-        points = points[draws.rows]
+        points = points[torch.from_numpy(draws.rows)]
     process = draws.process
     series = _series(process.centred(points), draws.frequencies, draws.series)
     trend = _combined(process.trend_columns(points), draws.trend)

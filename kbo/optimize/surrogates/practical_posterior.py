@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from kbo.bandit import methods
 from kbo.bandit.method import Method
-from kbo.optimize.surrogates.evaluation import SearchProblem
+from kbo.optimize.surrogates.evaluation import (
+    Evaluation,
+    SearchProblem,
+    data,
+    noise_ratios,
+    prediction_errors,
+)
 from kbo.optimize.surrogates.model import Fitted
 from kbo.optimize.surrogates.process import Trend
 from kbo.regression import GreedyDictionary, KernelRidge, NystromRidge, Posterior, PriorMean
@@ -77,6 +85,32 @@ def empty_posterior(
     if not fitted.height:
         return posterior
     return PriorMean(posterior, Trend(fitted.height, fitted.bowl))
+
+
+def observe(
+    posterior: Posterior,
+    values: Sequence[Evaluation],
+    fitted: Fitted,
+    fitted_values: Sequence[Evaluation],
+    noise_std: float | None,
+    device: torch.device,
+) -> None:
+    """Add values to a posterior, with weights if some of them have a standard error.
+
+    Args:
+        posterior: The posterior, which is changed.
+        values: The values.
+        fitted: The model.
+        fitted_values: The values to which it is fitted.
+        noise_std: The noise level, if it is given.
+        device: The device of the posterior.
+    """
+    X, y = data(values, device)
+    weights = None
+    if any(e.error is not None for e in values):
+        ratios = noise_ratios(values, fitted_values, noise_std).to(y)
+        weights = fitted.weights(y, prediction_errors(values).to(y), ratios)
+    posterior.update(X, fitted.transform(y), weights)
 
 
 class FocusedDictionary(GreedyDictionary):

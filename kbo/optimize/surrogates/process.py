@@ -37,7 +37,7 @@ from torch import Tensor
 from kbo._base.locks import Lock
 from kbo.space import Space
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 R = TypeVar("R")
 
 (_potri,) = get_lapack_funcs(("potri",))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -30,12 +31,15 @@ def cut(value: float) -> float:
     return min(max(value, -LARGEST), LARGEST)
 
 
-class Schedule(NamedTuple):
+@dataclass
+class Schedule:
     """When to fit a model, and whether there is noise: numbers that follow from the values of a run alone.
 
     Attributes:
         next_fit: The number of values at which the model is fitted next.
         noiseless: Whether the values have no noise; None if that is not known.
+        estimated: Whether the noise level is estimated; else ``noiseless`` is given.
+        needed_if_tied: The number of equal repetitions that mean no noise if values are tied.
         n: The number of values.
         n_fitted: The number of values to which the model is fitted; 0 if there is no model yet.
         fitted_noiseless: Whether the values were known to have no noise at that fit.
@@ -45,21 +49,25 @@ class Schedule(NamedTuple):
         lowest, highest: The least and the largest value.
         tied: Whether values at different points are equal.
         n_equal: The number of repetitions with the value of the first evaluation at their point.
-        needed_if_tied: The number of these that mean no noise if values are tied.
+        first_at: The first evaluation at each point; predictions do not count.
+        first_with: The first evaluation with each value.
     """
 
     next_fit: float
     noiseless: bool | None
+    estimated: bool
+    needed_if_tied: int = 1
     n: int = 0
     n_fitted: int = 0
     fitted_noiseless: bool = False
     repetition: tuple[int, int] | None = None
-    plain: OutcomeTransform = OutcomeTransform()
+    plain: OutcomeTransform = field(default_factory=OutcomeTransform)
     lowest: float = math.inf
     highest: float = -math.inf
     tied: bool = False
     n_equal: int = 0
-    needed_if_tied: int = 1
+    first_at: dict[tuple[float, ...], Evaluation] = field(default_factory=dict)
+    first_with: dict[float | None, Evaluation] = field(default_factory=dict)
 
     @property
     def repetitions_needed(self) -> int:
@@ -68,84 +76,54 @@ class Schedule(NamedTuple):
             return self.needed_if_tied
         return 1
 
-    def after(self, values: Sequence[Evaluation], estimated: bool) -> Schedule:
+    def after(self, values: Sequence[Evaluation]) -> Schedule:
         """Return the schedule after more values.
 
         Args:
             values: All evaluations with a value, ``cut``, in the order of their ends. The schedule counts the first
                 ``n`` of them already.
-            estimated: Whether the noise level is estimated; else ``noiseless`` is given.
         """
-        schedule = self
-        first_at = {}
-        first_with = {}
-        if estimated and self.noiseless is not False:
-            for evaluation in values[: self.n]:
-                if not evaluation.predicted:
-                    first_at.setdefault(evaluation.features, evaluation)
-                    first_with.setdefault(evaluation.value, evaluation)
+        schedule = replace(self, first_at=dict(self.first_at), first_with=dict(self.first_with))
         for evaluation in values[self.n :]:
-            first = evaluation
-            if not evaluation.predicted:
-                first = first_at.setdefault(evaluation.features, evaluation)
-            schedule = schedule._after(values, estimated, first, first_with)
+            schedule._add(evaluation)
+            if schedule.n >= schedule.next_fit or schedule._is_outside(evaluation):
+                schedule._fit(values)
         return schedule
 
-    def _after(
-        self,
-        values: Sequence[Evaluation],
-        estimated: bool,
-        first: Evaluation,
-        first_with: dict[float | None, Evaluation],
-    ) -> Schedule:
-        """Return the schedule after one more value.
-
-        Args:
-            values: As for ``after``.
-            estimated: As for ``after``.
-            first: The first evaluation at the point of the value.
-            first_with: The first evaluation with each value; the new one is added.
-        """
-        new = values[self.n]
+    def _add(self, new: Evaluation) -> None:
+        """Count one more evaluation."""
+        if self.estimated and self.noiseless is not False and not new.predicted:
+            self._learn_noise(new)
         y: Any = new.value
-        schedule = self
-        if estimated:
-            tied = self.tied
-            if not new.predicted:
-                tied |= first_with.setdefault(y, new).features != new.features
-            schedule = self._replace(tied=tied)._noise_after(new, first)
-        n = self.n + 1
-        schedule = schedule._replace(n=n, lowest=min(self.lowest, y), highest=max(self.highest, y))
-        if n < self.next_fit and not self._is_outside(y):
-            return schedule
-        return schedule._replace(
-            next_fit=math.ceil(REFIT_GROWTH * n),
-            n_fitted=n,
-            fitted_noiseless=bool(schedule.noiseless),
-            plain=linear(torch.tensor([e.value for e in values[:n]], dtype=torch.float64)),
-        )
+        self.n += 1
+        self.lowest = min(self.lowest, y)
+        self.highest = max(self.highest, y)
 
-    def _noise_after(self, new: Evaluation, first: Evaluation) -> Schedule:
-        """Return the schedule with ``noiseless`` and ``repetition`` after one more evaluation.
+    def _learn_noise(self, new: Evaluation) -> None:
+        """Set ``noiseless`` and ``repetition`` after one more evaluation, which is no prediction.
 
         A value with an error bar has noise. Otherwise different values at one point mean that there is noise, which
         later equal values do not change. Equal values mean that there is none, as soon as there are enough of them.
-
-        Args:
-            new: The evaluation.
-            first: The first evaluation at its point, which may be ``new``.
         """
-        if self.noiseless is False or (new.error and not new.predicted):
-            return self._replace(noiseless=False)
-        pair = (first.number, new.number)
-        n_equal = self.n_equal
+        first = self.first_at.setdefault(new.features, new)
+        first_with_value = self.first_with.setdefault(new.value, new)
+        self.tied |= first_with_value.features != new.features
+        if new.error:
+            self.noiseless = False
+            return
         if first is not new:
+            pair = (first.number, new.number)
             if not self._is_equal(new, first):
-                return self._replace(noiseless=False, repetition=pair)
-            n_equal += 1
-        if not n_equal or n_equal < self.repetitions_needed:
-            return self._replace(noiseless=None, repetition=None, n_equal=n_equal)
-        return self._replace(noiseless=True, repetition=self.repetition or pair, n_equal=n_equal)
+                self.noiseless = False
+                self.repetition = pair
+                return
+            self.n_equal += 1
+            self.repetition = self.repetition or pair
+        if self.n_equal >= self.repetitions_needed:
+            self.noiseless = True
+        else:
+            self.noiseless = None
+            self.repetition = None
 
     def _is_equal(self, new: Evaluation, first: Evaluation) -> bool:
         """Return whether two values are equal but for rounding."""
@@ -153,9 +131,18 @@ class Schedule(NamedTuple):
         first_y: Any = first.value
         return abs(y - first_y) <= _ROUNDING * (self.highest - self.lowest)
 
-    def _is_outside(self, y: float) -> bool:
+    def _is_outside(self, evaluation: Evaluation) -> bool:
         """Return whether a value is too far from the fitted values for the power of their transform."""
         if not self.n_fitted:
             return False
+        y: Any = evaluation.value
         distance = abs(max(y, self.plain.floor) - self.plain.centre)
         return distance > _OUTSIDE * self.plain.spread
+
+    def _fit(self, values: Sequence[Evaluation]) -> None:
+        """Note that the model is fitted to the values so far, the first ``n`` of some values."""
+        y = torch.tensor([e.value for e in values[: self.n]], dtype=torch.float64)
+        self.next_fit = math.ceil(REFIT_GROWTH * self.n)
+        self.n_fitted = self.n
+        self.fitted_noiseless = bool(self.noiseless)
+        self.plain = linear(y)
