@@ -96,7 +96,9 @@ class Facts:
     ) -> None:
         for name in known:
             if name not in _CHECKS:
-                raise InvalidInput(f"there is no fact {name}: expected some of {', '.join(_CHECKS)}.")
+                raise InvalidInput(
+                    f"there is no fact {name}: expected some of {', '.join(_CHECKS)}."
+                )
         self.kernel: Kernel = kernel
         self.options: Mapping[str, Any] = options or {}
         vars(self).update(known)
