@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
-    from kbo.optimize.evaluated import table as evaluated
+    from kbo.optimize.run import given_table, table
     from kbo.optimize.run import run as runs
-    from kbo.optimize.run import table
     from kbo.report import advice, journal_file, record, summary
 else:
     pd = Lazy("pandas")
-    evaluated = Lazy("kbo.optimize.evaluated.table")
+    given_table = Lazy("kbo.optimize.run.given_table")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     runs = Lazy("kbo.optimize.run.run")
@@ -149,7 +148,7 @@ def measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]
     for column in columns:
         if column in expected:
             continue
-        name = evaluated.measurement_in(column, run.space, run.needed)
+        name = given_table.measurement_in(column, run.space, run.needed)
         if name is not None:
             names[column] = name
         elif column not in settings:
