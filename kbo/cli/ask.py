@@ -26,11 +26,10 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
-    from kbo.optimize.run import given_table, journal_file, table
+    from kbo.optimize.run import journal_file, table
     from kbo.report import header as headers
     from kbo.report import summary
 else:
-    given_table = Lazy("kbo.optimize.run.given_table")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     headers = Lazy("kbo.report.header")
@@ -216,7 +215,7 @@ def _former_values(texts: Sequence[str], space: kbo.Space) -> dict[str, Any]:
         if name not in space.parameters:
             names = ", ".join(space.parameters)
             raise InvalidInput(f"--was: the space has no parameter {name!r}, only {names}.")
-        values[name] = given_table.option(text, space.parameters[name])
+        values[name] = table.option(text, space.parameters[name])
     return values
 
 

@@ -20,12 +20,11 @@ from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
     from kbo._base import checks
-    from kbo.optimize.run import given_table, journal_file, table
+    from kbo.optimize.run import journal_file, table
     from kbo.report import summary
     from kbo.workers import ray
 else:
     checks = Lazy("kbo._base.checks")
-    given_table = Lazy("kbo.optimize.run.given_table")
     table = Lazy("kbo.optimize.run.table")
     journal_file = Lazy("kbo.optimize.run.journal_file")
     summary = Lazy("kbo.report.summary")
@@ -138,7 +137,7 @@ def number_in(name: str, text: str) -> float:
     Raises:
         InvalidInput: The text is no finite number.
     """
-    return checks.number(name, given_table.number_in(text), "a finite number, with a point as 0.5")
+    return checks.number(name, table.number_in(text), "a finite number, with a point as 0.5")
 
 
 def show_lines(lines: summary.Lines) -> None:

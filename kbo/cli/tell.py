@@ -355,11 +355,11 @@ def _changed_settings(
     for name, proposed in table.by_name(trial.params).items():
         cell = cells.get(column_of(name), str(proposed))
         is_same = cell in (str(proposed), table.cell(proposed))
-        if is_same or _is_rounded(given_table.number_in(cell), proposed):
+        if is_same or _is_rounded(table.number_in(cell), proposed):
             continue
-        changed[name] = given_table.number_in(cell)
+        changed[name] = table.number_in(cell)
         if name in run.space.parameters:
-            changed[name] = given_table.option(cell, run.space.parameters[name])
+            changed[name] = table.option(cell, run.space.parameters[name])
         if not may_differ:
             raise InvalidInput(
                 f"trial {trial.number} was proposed with {name}={proposed}, and is told with {name}={cell}. If the "

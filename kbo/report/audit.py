@@ -234,7 +234,7 @@ def _trials_of(
     if library == "ax":
         return imported_study.trials_of_client(history)
     if isinstance(history, Frame):
-        return imported_table.trials_of_frame(history, target, maximize, bounds)
+        return imported_table.trials_of_table(history, target, maximize, bounds)
     if not isinstance(history, (str, os.PathLike)):
         raise InvalidInput(
             "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage URL of one, "
@@ -247,7 +247,7 @@ def _trials_of(
     if path.suffix == ".json":
         return imported_study.trials_of_client(path)
     if path.suffix in _TABLES:
-        return imported_table.trials_in_file(path, target, maximize, bounds)
+        return imported_table.trials_of_table(path, target, maximize, bounds)
     if path.suffix == ".jsonl":
         optimizer = Record.of(path).reopened()
         return ImportedTrials(path.name, "the journal", optimizer, range(len(optimizer.trials)))

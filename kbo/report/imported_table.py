@@ -15,13 +15,13 @@ from kbo.optimize import Optimizer
 from kbo.optimize.run.given_table import (
     GivenTable,
     is_bookkeeping,
-    number_in,
     prefixed_parameters,
     read_csv,
     table_of_frame,
     unfinished_status,
 )
 from kbo.optimize.run.outcome import SEM
+from kbo.optimize.run.table import number_in
 from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space
 from kbo.space.table import parameter_of
@@ -66,21 +66,13 @@ class _Columns(NamedTuple):
     unused: dict[str, str]
 
 
-def trials_in_file(path: Path, target: str | None, maximize: bool, bounds: Any) -> ImportedTrials:
-    """Return the trials in a CSV file; arguments and errors as for ``trials_of_frame``."""
-    table = read_csv(path, _TABLE)
-    rows = []
-    for place, cells in table.rows:
-        entries = {column: cell for column, cell in cells.items() if cell not in _MISSING}
-        rows.append((place, entries))
-    return _trials_of(table._replace(name=path.name, rows=rows), target, maximize, bounds)
-
-
-def trials_of_frame(frame: Any, target: str | None, maximize: bool, bounds: Any) -> ImportedTrials:
-    """Return the trials in the rows of a DataFrame that have a value and all parameters.
+def trials_of_table(
+    history: Any, target: str | None, maximize: bool, bounds: Any
+) -> ImportedTrials:
+    """Return the trials in the rows of a table that have a value and all parameters.
 
     Args:
-        frame: The DataFrame.
+        history: The path of a CSV file, or a DataFrame.
         target: The column of values; None for one of the usual names.
         maximize: Whether larger values are better.
         bounds: The search space; None for the ranges of the rows.
@@ -89,14 +81,10 @@ def trials_of_frame(frame: Any, target: str | None, maximize: bool, bounds: Any)
         InvalidInput: The table lacks a column, or most entries of a column of parameters are numbers and others are
             not.
     """
-    table = table_of_frame(frame.rename(columns=str))
-    return _trials_of(table._replace(name="table"), target, maximize, bounds)
-
-
-def _trials_of(
-    table: GivenTable, target: str | None, maximize: bool, bounds: Any
-) -> ImportedTrials:
-    """Return the trials in a table; other arguments and errors as for ``trials_of_frame``."""
+    if isinstance(history, Path):
+        table = _without_missing(read_csv(history, _TABLE))._replace(name=history.name)
+    else:
+        table = table_of_frame(history.rename(columns=str))._replace(name="table")
     space = None
     if bounds is not None:
         space = Space(bounds)
@@ -137,6 +125,15 @@ def _trials_of(
     )
 
 
+def _without_missing(table: GivenTable) -> GivenTable:
+    """Return a table of texts without the entries that say that an entry is missing."""
+    rows = []
+    for place, cells in table.rows:
+        entries = {column: cell for column, cell in cells.items() if cell not in _MISSING}
+        rows.append((place, entries))
+    return table._replace(rows=rows)
+
+
 def _remark(table: GivenTable, columns: _Columns, left_out: Mapping[int, str]) -> str:
     """Return a text on rows and columns of a table that are not used.
 
@@ -169,7 +166,7 @@ def _about_ranges(space: Space) -> str:
 
 
 def _add(
-    optimizer: Optimizer, table: GivenTable, entries: Mapping[str, Any], columns: _Columns
+    optimizer: Optimizer, table: GivenTable, entries: Mapping[Any, Any], columns: _Columns
 ) -> None:
     """Add a row to an optimiser as a trial.
 

@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.evaluated.table import (
-    GivenResults,
-    Row,
-    examples,
-    results_of_csv,
-    results_of_frame,
-)
+from kbo.optimize.evaluated.table import GivenResults, Row, examples, results_of_table
 from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
 from kbo.optimize.run.journal_file import read_whole
 from kbo.optimize.run.outcome import OBJECTIVE, Outcome, Returned, outcome_of
@@ -81,15 +75,13 @@ def known_results(
     values = checks.instance("was", {} if was is None else was, Mapping)
     value = heading(main_of(objectives))
     source = ""
-    if not isinstance(evaluated, (str, os.PathLike)):
-        given = results_of_frame(evaluated, space, needed, value)
-    else:
+    if isinstance(evaluated, (str, os.PathLike)):
         source = f" of {evaluated}"
-        path = checks.path("evaluated", evaluated)
-        if path.suffix == ".csv":
-            given = results_of_csv(path, space, needed, value)
-        else:
-            given = results_of_journal(path, maximize, objectives)
+        evaluated = checks.path("evaluated", evaluated)
+    if isinstance(evaluated, Path) and evaluated.suffix != ".csv":
+        given = results_of_journal(evaluated, maximize, objectives)
+    else:
+        given = results_of_table(evaluated, space, needed, value)
     rows = []
     for row in given.rows:
         if isinstance(row.params, dict):

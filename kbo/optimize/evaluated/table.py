@@ -13,12 +13,12 @@ from kbo.optimize.run.given_table import (
     GivenTable,
     is_bookkeeping,
     measurement_in,
-    number_in,
     prefixed_parameters,
     read_csv,
     table_of_frame,
     unfinished_status,
 )
+from kbo.optimize.run.table import number_in
 from kbo.space import Space
 
 _EXAMPLES = 3
@@ -72,20 +72,11 @@ _CONVERSION = (
 )
 
 
-def results_of_frame(frame: Any, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the results in a DataFrame; other arguments as for ``results_of_csv``."""
-    if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
-        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(frame)}. {_CONVERSION}.")
-    with checks.inside("evaluated"):
-        table = table_of_frame(frame)
-    return _results(table, space, needed, value)
-
-
-def results_of_csv(path: Path, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the results in a CSV file.
+def results_of_table(given: Any, space: Space, needed: Sequence[str], value: str) -> GivenResults:
+    """Return the completed trials in a table, and sentences about other rows and about unused columns.
 
     Args:
-        path: The file.
+        given: A DataFrame, or the path of a CSV file.
         space: The search space.
         needed: Names of the measurements without which a trial has failed.
         value: The name of the column of values, such as "value".
@@ -93,13 +84,14 @@ def results_of_csv(path: Path, space: Space, needed: Sequence[str], value: str) 
     Raises:
         InvalidInput: The file cannot be read, or a needed column is missing or ambiguous.
     """
+    is_frame = hasattr(given, "to_dict") and hasattr(given, "columns")
+    if not is_frame and not isinstance(given, Path):
+        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(given)}. {_CONVERSION}.")
     with checks.inside("evaluated"):
-        table = read_csv(path, _TABLE)
-    return _results(table, space, needed, value)
-
-
-def _results(table: GivenTable, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the completed trials in a table, and sentences about other rows and about unused columns."""
+        if is_frame:
+            table = table_of_frame(given)
+        else:
+            table = read_csv(given, _TABLE)
     columns = _columns_of(table, space, needed, value)
     rows = []
     unfinished: list[str] = []
@@ -173,7 +165,7 @@ class _Columns(NamedTuple):
 
 
 def _columns_of(table: GivenTable, space: Space, needed: Sequence[str], value: str) -> _Columns:
-    """Return the columns of a table; arguments and errors as for ``results_of_csv``."""
+    """Return the columns of a table; arguments and errors as for ``results_of_table``."""
     value = _value_column(table, value)
     parameters = prefixed_parameters(table.columns)
     for name in space.parameters:

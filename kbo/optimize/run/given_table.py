@@ -12,8 +12,8 @@ from kbo._base import checks
 from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput
 from kbo.optimize.run.outcome import SEM
-from kbo.optimize.run.table import COLUMNS, cell
-from kbo.space import Float, Int, Space
+from kbo.optimize.run.table import COLUMNS, option
+from kbo.space import Space
 from kbo.space.parameters import Parameter
 
 MEASURED = "measured."
@@ -161,7 +161,7 @@ def is_bookkeeping(column: Any) -> bool:
     return column in _BOOKKEEPING or str(column).startswith("system_attrs_")
 
 
-# Entries
+# Rows
 
 
 def unfinished_status(entries: Mapping[Any, Any]) -> str:
@@ -171,34 +171,3 @@ def unfinished_status(entries: Mapping[Any, Any]) -> str:
         if status.lower() not in _COMPLETE:
             return status
     return ""
-
-
-def option(written: str, parameter: Parameter) -> Any:
-    """Return the value of a parameter that a cell of CSV holds; the text itself if it holds none."""
-    if isinstance(parameter, (Float, Int)):
-        return number_in(written)
-    options = [value for value in parameter.options if cell(value) == written]
-    if not options:
-        options = [value for value in parameter.options if _is_nearly(value, written)]
-    if len(options) == 1:
-        return options[0]
-    return written
-
-
-def _is_nearly(value: Any, cell: str) -> bool:
-    """Return True if a cell holds a value as other programs write it, such as 1.0 for 1 and TRUE for True."""
-    if value in (cell, number_in(cell)):
-        return True
-    return not isinstance(value, str) and str(value).lower() == cell.lower()
-
-
-def number_in(entry: Any) -> Any:
-    """Return the number in a text, whole if it is written so; any other entry is returned unchanged."""
-    if not isinstance(entry, str):
-        return entry
-    if re.fullmatch(r"[-+]?[0-9]{1,15}", entry.strip()):
-        return int(entry)
-    try:
-        return float(entry)
-    except ValueError:
-        return entry

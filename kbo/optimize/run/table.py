@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,8 @@ from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, measurements
-from kbo.space import Params
+from kbo.space import Float, Int, Params
+from kbo.space.parameters import Parameter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,6 +167,37 @@ def _is_text_of(kind: type, text: str) -> bool:
         return str(kind(text)) == text
     except ValueError:
         return False
+
+
+def option(written: str, parameter: Parameter) -> Any:
+    """Return the value of a parameter that a cell of CSV holds; the text itself if it holds none."""
+    if isinstance(parameter, (Float, Int)):
+        return number_in(written)
+    options = [value for value in parameter.options if cell(value) == written]
+    if not options:
+        options = [value for value in parameter.options if _is_nearly(value, written)]
+    if len(options) == 1:
+        return options[0]
+    return written
+
+
+def _is_nearly(value: Any, cell: str) -> bool:
+    """Return True if a cell holds a value as other programs write it, such as 1.0 for 1 and TRUE for True."""
+    if value in (cell, number_in(cell)):
+        return True
+    return not isinstance(value, str) and str(value).lower() == cell.lower()
+
+
+def number_in(entry: Any) -> Any:
+    """Return the number in a text, whole if it is written so; any other entry is returned unchanged."""
+    if not isinstance(entry, str):
+        return entry
+    if re.fullmatch(r"[-+]?[0-9]{1,15}", entry.strip()):
+        return int(entry)
+    try:
+        return float(entry)
+    except ValueError:
+        return entry
 
 
 def write(
