@@ -297,7 +297,7 @@ def test_exact_values_on_a_front_have_no_probability():
             x = number / 7
             optimizer.tell({"x": x}, {"cost": x + 1, "waste": 1 - x * x})
         result = result_of(optimizer, "", None)
-        balanced = summary.balanced(result, result.front, range(9))
+        balanced = dict(summary.lines(result))["Balanced"]
         assert balanced.count("(90%)") == n_intervals
 
 

@@ -447,6 +447,6 @@ def test_the_audit_names_the_best_trials_that_are_luck():
     audit = kbo.audit(study)
     assert sorted(audit.observed) == sorted(trial.number for trial in study.best_trials)
     assert 0 < len(audit.lucky) < len(audit.observed)
-    on_front = {audit.names[point.trial.number] for point in audit.result.front.points}
+    on_front = {audit.history.names[point.trial.number] for point in audit.result.front.points}
     assert set(audit.lucky) == set(audit.observed) - on_front
     assert f"others dominate {len(audit.lucky)} of them" in str(audit)

@@ -156,7 +156,7 @@ def test_a_run_says_what_is_proved_and_what_is_found():
         result = kbo.minimize(objective, BOX, 12, setting=setting)
         assert result.gap.proved
         assert result.gap.found <= result.gap.value <= 1.2 * result.gap.found + 0.05
-        assert "proved; " in str(result)
+        assert "(over the whole space, proved)" in str(result)
         assert smooth(result.params) - least_value() <= result.gap.value
     stopped = kbo.minimize(objective, BOX, 40, setting=PROVED, stop_at_gap=1.0)
     assert stopped.gap.value <= 1.0

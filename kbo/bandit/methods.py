@@ -94,6 +94,11 @@ class Facts:
     def __init__(
         self, kernel: Kernel, options: Mapping[str, Any] | None = None, **known: Any
     ) -> None:
+        for name in known:
+            if name not in _CHECKS:
+                raise InvalidInput(
+                    f"there is no fact {name}: expected some of {', '.join(_CHECKS)}."
+                )
         self.kernel: Kernel = kernel
         self.options: Mapping[str, Any] = options or {}
         vars(self).update(known)

@@ -23,6 +23,9 @@ _MOST_NAMED = 4
 _LONG = 10.0
 """The duration of further trials is shown if it is at least this many seconds."""
 
+_TIGHT = 0.7
+"""A longer proof is advised if a search found a smaller share of the proved gap."""
+
 _BEYOND_ZERO = (
     "; part of this may be beyond 0: if no value can be there, begin a new run with value_range (--value-range), and "
     "give it these results as evaluated (--evaluated)"
@@ -87,15 +90,31 @@ def _undecided(answers: Answers, trials: str) -> str:
 
 
 def guaranteed_gap(result: Result) -> str:
-    """Return the guaranteed gap to the optimum, or to the best front, in units of the objectives, as a sentence."""
-    if result.gap is not None and result.front is not None:
-        share = f"{rounded_up(result.gap.value, 3)} of the front's extents"
-        return f"{_behind(result.front, result.gap)} ({share}; {result.gap.scope})"
-    if result.gap is not None:
-        return f"the optimum is better by at most {rounded_up(result.gap.value, 4)} ({result.gap.scope})"
-    if result.feasibility is not None and not result.feasibility.kept:
-        return "unknown, since these parameters are not known to keep all limits"
-    return ""
+    """Return the guaranteed gap to the optimum, or to the best front, in units of the objectives, as a sentence.
+
+    What a search found is said if it is much less than what is proved, since then a longer proof may help.
+    """
+    gap = result.gap
+    if gap is None:
+        if result.feasibility is not None and not result.feasibility.kept:
+            return "unknown, since these parameters are not known to keep all limits"
+        return ""
+    bound = f"the optimum is better by at most {rounded_up(gap.value, 4)}"
+    if result.front is not None:
+        share = f"{rounded_up(gap.value, 3)} of the front's extents"
+        bound = f"{_behind(result.front, gap)} ({share})"
+    compared = f"over {gap.points}"
+    if not gap.final:
+        compared += ", to which others may be added"
+    if not gap.proved:
+        return f"{bound} ({compared}; not proved: {gap.reason})"
+    sentence = f"{bound} ({compared}, proved)"
+    if gap.found < _TIGHT * gap.value:
+        sentence += (
+            f"; a search found only {gap.found / gap.value:.0%} of this, so a longer proof may show less: "
+            "optimizer.gap(evaluations=...)"
+        )
+    return sentence
 
 
 def more_for_front(front: Front, gap: Gap | None) -> str:
