@@ -238,6 +238,74 @@ def test_hypotheses_and_kernels_are_stored_to_the_last_digit(tmp_path):
     assert loaded.get_next_trials(1) == client.get_next_trials(1)
 
 
+def same_value(client: Client) -> None:
+    client.complete_trial(0, {"loss": client._experiment.data.df["mean"][0]})
+
+
+def other_metric(client: Client) -> None:
+    for value in (1.0, 2.0):
+        client.attach_data(0, {"time": value})
+        kbo_ax.interval(client, POINT)
+
+
+def standard_error(client: Client) -> None:
+    client.attach_data(1, {"loss": (client._experiment.data.df["mean"][1], 0.1)})
+
+
+def after_its_bound_was_read(client: Client) -> None:
+    kbo_ax.interval(client, POINT)
+    client.attach_data(2, {"loss": 0.5})
+
+
+def there_and_back(client: Client) -> None:
+    value = client._experiment.data.df["mean"][0]
+    client.attach_data(0, {"loss": 0.5})
+    kbo_ax.interval(client, POINT)
+    client.attach_data(0, {"loss": value})
+
+
+@pytest.mark.parametrize(
+    ("change", "is_certified"),
+    [
+        (same_value, True),
+        (other_metric, True),
+        (standard_error, False),
+        (after_its_bound_was_read, False),
+        (there_and_back, False),
+    ],
+)
+def test_a_value_that_is_overwritten_removes_the_guarantee(change, is_certified, tmp_path):
+    client = started(setting=rough())
+    run(client, 3, branin)
+    change(client)
+    for _ in range(3):
+        guarantee = kbo_ax.guarantee(client)
+        assert guarantee.startswith("certified" if is_certified else "not certified")
+        assert ("trials with values that were overwritten" in guarantee) != is_certified
+        client = again(client, tmp_path)
+        run(client, 1, branin)
+
+
+def test_a_value_that_a_complete_trial_lacks_at_first_removes_the_guarantee():
+    client = started(setting=rough())
+    run(client, 1, branin)
+    client.get_next_trials(1)
+    client.complete_trial(1)
+    run(client, 1, branin)
+    client.attach_data(1, {"loss": 0.5})
+    assert "trials with values that were overwritten" in kbo_ax.guarantee(client)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-7, 1e-14])
+def test_a_value_that_storage_rounds_is_not_overwritten(scale, tmp_path):
+    client = started(setting=rough())
+    run(client, 4, lambda a, b: (branin(a, b) * scale, scale / 3))
+    for _ in range(2):
+        assert kbo_ax.guarantee(client).startswith("certified")
+        client = again(client, tmp_path)
+        run(client, 1, lambda a, b: (branin(a, b) * scale, scale / 3))
+
+
 def test_what_has_no_answer_is_refused():
     client = started(MIXED, setting=Certified(matern(0.7), noise_std=0.1, norm_bound=6.0))
     with pytest.raises(InvalidInput, match="no bound yet"):
@@ -478,6 +546,6 @@ def test_the_front_of_two_objectives_lies_within_thresholds_and_limits(tmp_path)
     assert observed & on_front
     assert client.get_pareto_frontier()  # by the model of Ax
     audited = audit(client)
-    assert {audited.names[p.trial.number] for p in audited.result.front.points} == on_front
+    assert {audited.history.names[p.trial.number] for p in audited.result.front.points} == on_front
     assert "Ax has" in str(audited)
     assert kbo_ax.front(again(client, tmp_path)).hypervolume == front.hypervolume

@@ -177,7 +177,7 @@ def test_arguments_that_cannot_be_are_named(device):
         ("confidences", [WIDTH], "one bound for each of 2 models"),
         ("objective_index", 2, "objective_index must be a whole number from 0 to 1"),
         ("constraints", {}, "take KernelUCB"),
-        ("constraints", {2: (None, 1.0)}, "key of constraints, 2"),
+        ("constraints", {2: (None, 1.0)}, "key of constraints.*whole number from 0 to 1, got 2"),
         ("constraints", {1: (2.0, 1.0)}, "lower limit 2 is above"),
     ):
         with pytest.raises(InvalidInput, match=words):

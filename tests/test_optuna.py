@@ -33,7 +33,7 @@ MINIMA = ["minimize", "minimize"]
 
 
 def quick(**options):
-    return KBOSampler(seed=0, setting=kbo.Practical(n_initial=4), **options)
+    return KBOSampler(seed=0, n_startup_trials=4, **options)
 
 
 def certified(**numbers):
@@ -109,7 +109,7 @@ def test_values_are_inside_on_the_grid_and_of_the_right_type_for_every_distribut
         choice = trial.suggest_categorical("choice", choices)
         return x**2 + abs(math.log(n / 30)) + (choice is not None)
 
-    study = run(objective, 18, KBOSampler(seed=0, setting=kbo.Practical(n_initial=14)))
+    study = run(objective, 18, KBOSampler(seed=0, n_startup_trials=14))
     for trial in study.trials:
         for name, d in trial.distributions.items():
             value = trial.params[name]
@@ -133,9 +133,7 @@ def test_minimising_finds_the_minimum_and_maximising_the_maximum_better_than_at_
 
 
 def test_choices_follow_from_the_seed_and_go_on_with_a_copy_of_the_sampler():
-    first, other = (
-        run(mixed, 6, KBOSampler(seed=s, setting=kbo.Practical(n_initial=5))) for s in (3, 4)
-    )
+    first, other = (run(mixed, 6, KBOSampler(seed=s, n_startup_trials=5)) for s in (3, 4))
     assert all(a != b for a, b in zip(params(first), params(other), strict=True))
     expected = first.ask()
     mixed(expected)
@@ -353,6 +351,8 @@ def test_certified_constraints_are_certified():
     ("arguments", "message"),
     [
         ({"method": "dmm-ucbb"}, "did you mean"),
+        ({"n_startup_trials": 1}, "n_startup_trials must be"),
+        ({"n_startup_trials": 5, "setting": certified()}, "n_startup_trials is for the practical"),
         ({"constraints_func": [0.0]}, "constraints_func must be a function"),
         ({"constraints": [kbo.Constraint("c", upper=1.0)]}, r"at most 0, .*upper=1.0"),
         ({"constraints_func": excess_of, "setting": certified()}, "numbers for each of its"),

@@ -21,7 +21,7 @@ UNIT = FloatDistribution(0, 1)
 
 
 def practical(**options):
-    return KBOSampler(seed=0, setting=kbo.Practical(n_initial=4), **options)
+    return KBOSampler(seed=0, n_startup_trials=4, **options)
 
 
 def certified(norm_bound=4.0):

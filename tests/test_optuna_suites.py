@@ -20,7 +20,7 @@ pytestmark = pytest.mark.thorough
 
 
 def practical():
-    return KBOSampler(seed=0, setting=kbo.Practical(n_initial=3))
+    return KBOSampler(seed=0, n_startup_trials=3)
 
 
 def certified():

@@ -48,7 +48,7 @@ def test_mistakes_are_explained(tmp_path):
 
 def test_a_saved_search_of_tune_is_restored_with_its_sampler_and_its_failures(tmp_path):
     space = OptunaSearch.convert_search_space({"lr": tune.uniform(0.0, 1.0)})
-    sampler = KBOSampler(seed=1, setting=kbo.Practical(n_initial=3))
+    sampler = KBOSampler(seed=1, n_startup_trials=3)
     search = OptunaSearch(space, metric="loss", mode="max", sampler=sampler)
     for i in range(5):
         config = search.suggest(str(i))

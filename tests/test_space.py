@@ -260,3 +260,9 @@ def test_files_are_refused_with_the_line_or_the_entry(tmp_path, text, says):
     (tmp_path / "space.yaml").write_text(text)
     with pytest.raises(InvalidInput, match=says):
         Space.load(tmp_path / "space.yaml")
+
+
+def test_an_entry_that_a_json_file_has_twice_is_refused(tmp_path):
+    (tmp_path / "space.json").write_text('{"x": ["a", "b"], "x": ["a", "c"]}')
+    with pytest.raises(InvalidInput, match="the entry 'x' is there twice"):
+        Space.load(tmp_path / "space.json")

@@ -208,7 +208,7 @@ class PriorAt(LowRankPosteriorAt):
 
 
 class Columns(Stateful, ABC):
-    """Mean and variance of a posterior at fixed points, updated with every observation.
+    """Mean, variance and draws of a posterior at fixed points, updated with every observation.
 
     ``Posterior.columns`` returns it, for the view ``FixedPoints``.
 
@@ -224,6 +224,10 @@ class Columns(Stateful, ABC):
     @abstractmethod
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance [A] at one ridge."""
+
+    def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return joint draws [count A], less their mean; see ``PosteriorAt.draw``."""
+        return self.state.at(ridge).draw(self.points, count, generator)
 
     def across(self) -> AllRidges:
         """Return the points, as A groups of one, at any ridge."""

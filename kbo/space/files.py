@@ -102,7 +102,11 @@ def _constructed(entry: Mapping[str, Any]) -> Any:
 
 _BOOL = "tag:yaml.org,2002:bool"
 _FLOAT = "tag:yaml.org,2002:float"
+_INT = "tag:yaml.org,2002:int"
 """Names of types in YAML."""
+
+_LONGEST_NUMBER = 100
+"""Most characters of a whole number in YAML: PyYAML takes minutes for 500 000 characters in base 60, as 1:30:00."""
 
 
 def read(path: Path) -> Any:
@@ -121,7 +125,21 @@ def read(path: Path) -> Any:
         text = path.read_text("utf-8-sig")
         if form == "YAML":
             return _yaml(text)
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the entries of a JSON object.
+
+    Raises:
+        ValueError: A name comes twice. Python's reader would silently keep the last entry.
+    """
+    entries: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in entries:
+            raise ValueError(f"the entry {name!r} is there twice")
+        entries[name] = value
+    return entries
 
 
 def _yaml(text: str) -> Any:
@@ -145,6 +163,7 @@ def _yaml(text: str) -> Any:
     Loader.add_implicit_resolver(_BOOL, boolean, list("tTfF"))
     number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
     Loader.add_implicit_resolver(_FLOAT, number, list("-+0123456789"))
+    Loader.add_constructor(_INT, _whole_number)
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
@@ -152,3 +171,16 @@ def _yaml(text: str) -> Any:
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
             problem = f"line {error.problem_mark.line + 1}: {error.problem}"
         raise ValueError(" ".join(problem.split())) from error
+
+
+def _whole_number(loader: yaml.SafeLoader, node: Any) -> int:
+    """Return the whole number of a YAML node.
+
+    Raises:
+        ValueError: The number has more than ``_LONGEST_NUMBER`` characters.
+    """
+    if len(node.value) > _LONGEST_NUMBER:
+        raise ValueError(
+            f"line {node.start_mark.line + 1}: a number of {len(node.value)} characters"
+        )
+    return loader.construct_yaml_int(node)

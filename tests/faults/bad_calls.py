@@ -601,7 +601,7 @@ def _integrations() -> Iterator[Call]:
 
     OBJECTS.update({"ax": lambda: ax, "kbo_optuna": lambda: kbo_optuna})
     options = "method setting n_trials seed constraints device"
-    own = {"constraints_func": None}
+    own = {"n_startup_trials": None, "constraints_func": None}
     yield Call("kbo_optuna.KBOSampler", options, studied, **own)
     yield Call("ax.generation_strategy", options)
     for name in ("guarantee", "recommended", "feasibility"):

@@ -7,8 +7,8 @@
     lower, mean, upper = kbo_ax.interval(client, {"x1": 0.5, "x2": 1.5})
     print(kbo_ax.guarantee(client))
 
-``space``: search spaces of Ax and kbo. ``history``: trials and data of an experiment. ``node``: the strategy.
-``storage``: what Ax saves. ``report``: bounds and the guarantee.
+``space``: search spaces of Ax and kbo. ``history``: trials and data of an experiment. ``records``: values that
+were overwritten. ``node``: the strategy. ``storage``: what Ax saves. ``report``: bounds and the guarantee.
 
 The import registers the strategy, models and acquisition functions of kbo with Ax's storage. A process that saves or
 loads an experiment needs this import.

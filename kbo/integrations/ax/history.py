@@ -16,6 +16,7 @@ from ax.core.outcome_constraint import OutcomeConstraint
 from ax.core.types import ComparisonOp
 
 from kbo.errors import InvalidInput
+from kbo.integrations.ax.records import overwritten
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
 from kbo.optimize.objectives.objective import objective_of
@@ -288,6 +289,7 @@ def selected(experiment: Experiment) -> list[str]:
         "failed, abandoned or stopped early": sum(trial.status in _LOST for trial in trials),
         "attached, perhaps with values that were known before": sum(map(_is_attached, complete)),
         "that ended after later ones": out_of_order(trial.index for trial in [*complete, *running]),
+        "with values that were overwritten after kbo had read them": overwritten(experiment),
     }
     return in_words(ways)
 

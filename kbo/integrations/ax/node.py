@@ -31,6 +31,7 @@ from kbo.integrations.ax.history import (
     outcomes,
     pending,
 )
+from kbo.integrations.ax.records import record_of
 from kbo.integrations.ax.space import spaces_of
 from kbo.integrations.ax.storage import build_kernel, describe_kernel
 from kbo.integrations.replay import Ended, Replay, replay, resolved
@@ -48,6 +49,7 @@ class KBONode(ExternalGenerationNode):
 
     Attributes:
         arguments: The arguments by name, which Ax stores.
+        record: Metadata with the values that the optimiser has and no record has yet.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class KBONode(ExternalGenerationNode):
             "seed": seed,
             "device": device,
         }
+        self.record: dict[str, Any] = {}
         self._model: Replay | None = None
         self._left_out: set[int] = set()  # the trials that the log has named
         self._next_trial = 0
@@ -114,6 +117,7 @@ class KBONode(ExternalGenerationNode):
         if self.arguments["setting"].certified:  # the kernel compares values scaled by the ranges
             arms = []
         whole, present = spaces_of(experiment.search_space, arms)
+        self.record = record_of(experiment)
         data = outcomes(experiment)
         trials = ended(experiment, data, whole, names, limits)
         options = {
@@ -167,7 +171,11 @@ class KBONode(ExternalGenerationNode):
             self._fixed_features = dict(fixed_features.parameters)
         self._explanations = []
         run = super()._gen(experiment, data, n, pending_observations, **others)
-        run._gen_metadata = {**(run.gen_metadata or {}), "kbo:explanation": self._explanations}
+        run._gen_metadata = {
+            **(run.gen_metadata or {}),
+            **self.record,
+            "kbo:explanation": self._explanations,
+        }
         return run
 
     @isolated

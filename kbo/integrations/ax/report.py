@@ -14,6 +14,7 @@ from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import directions_of, left_out, selected
 from kbo.integrations.ax.node import KBONode
+from kbo.integrations.ax.records import store_record
 from kbo.integrations.replay import Replay
 from kbo.optimize import Front, Practical
 from kbo.optimize.constraints.feasibility import Feasibility
@@ -103,7 +104,8 @@ def feasibility(client: Client) -> Feasibility | None:
 def guarantee(client: Client) -> str:
     """Return the guarantee of ``interval`` as text.
 
-    Ax keeps no trace of values that were replaced by others, so the text names the assumption that there are none.
+    There is no guarantee if a value was overwritten after kbo had read it for a proposal or a bound. Ax keeps no trace
+    of values that were overwritten before, so the text names the assumption that there are none.
 
     Raises:
         InvalidInput: The client has another strategy.
@@ -114,7 +116,7 @@ def guarantee(client: Client) -> str:
         return NO_BOUND
     if not guarantee:
         return guarantee.text
-    return f"{guarantee.text}; and if no value was replaced by another one"
+    return f"{guarantee.text}; and if no value was overwritten before kbo read it"
 
 
 @isolated
@@ -132,6 +134,8 @@ def replayed(client: Client) -> tuple[Replay, list[int]]:
 def _model_of(client: Client) -> tuple[Experiment, Replay]:
     """Return the experiment of a client, and the optimiser after its trials.
 
+    This stores a record of the values in the newest trial, since a bound may be shown.
+
     Raises:
         InvalidInput: The client has another strategy.
     """
@@ -144,4 +148,6 @@ def _model_of(client: Client) -> tuple[Experiment, Replay]:
             "the client has no strategy of kbo: call client.set_generation_strategy(generation_strategy(...)) first."
         )
     experiment = client._experiment
-    return experiment, node.learned(experiment)
+    model = node.learned(experiment)
+    store_record(experiment, node.record)
+    return experiment, model

@@ -8,6 +8,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ from kbo.integrations.optuna.study import (
     several_objectives,
 )
 from kbo.integrations.replay import Replay, replay, resolved
-from kbo.optimize import Constraint, Front
+from kbo.optimize import Constraint, Front, Practical
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.objectives.objective import Objective, check_has_bounds, reference_of
@@ -99,6 +100,8 @@ class KBOSampler(BaseSampler):
         setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, and the bounds have no
             guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right. Every trial must then
             have the same parameters, and the first trial must have their whole ranges.
+        n_startup_trials: The number of values before the first model, at points that fill the space; by default 6, or 4
+            for one parameter. Only for the practical setting: the certified setting has a model from the first value.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         seed: Seed of every random choice; None draws a seed.
         constraints_func: A function of a trial that returns its constraints, as in Optuna's samplers. It is called
@@ -135,6 +138,7 @@ class KBOSampler(BaseSampler):
         *,
         method: str | None = None,
         setting: Setting | None = None,
+        n_startup_trials: int | None = None,
         n_trials: int | None = None,
         seed: int | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
@@ -148,6 +152,8 @@ class KBOSampler(BaseSampler):
             seed = secrets.randbelow(2**31)
         self._seed: int = checks.whole("seed", seed, 0)
         setting, method = resolved(setting, method, n_trials)
+        if n_startup_trials is not None:
+            setting = _with_startup_trials(setting, n_startup_trials)
         self._setting: Setting = setting
         self.was: dict[str, Any] = dict(checks.instance("was", was or {}, Mapping))
         if self.was and setting.certified:
@@ -541,6 +547,16 @@ def _quantity(objectives: Sequence[Objective], position: int | None) -> str:
     if position is None:
         raise InvalidInput(f"the study has several objectives: give objective=0 to {last}.")
     return objectives[checks.whole("objective", position, 0, last)].name
+
+
+def _with_startup_trials(setting: Setting, n_startup_trials: int) -> Practical:
+    """Return the setting with ``n_startup_trials`` values before the first model."""
+    if not isinstance(setting, Practical):
+        raise InvalidInput(
+            "n_startup_trials is for the practical setting: the certified one has a model from the first "
+            "value. Leave it out."
+        )
+    return replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
 
 
 def _checked(constraints: Any, setting: Setting) -> list[Constraint]:

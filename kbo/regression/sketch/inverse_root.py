@@ -31,8 +31,9 @@ and the kernel column B'z, but with the true prior variance k(x, x). (2) follows
 ridge I)^-1 B' = I - ridge M^-1``. It is not an upper bound of the exact variance.
 
 ``dtc_variance`` is (2), for one ridge. ``across()`` computes (1), for every ridge, in the
-eigenbasis of B'B, by the formula of the exact posterior (``SpectralRidges``). ``numerics.clamped``
-then raises variances that rounding made too small.
+eigenbasis of B'B, by the formula of the exact posterior (``SpectralRidges``). ``NystromAt.predict``
+does the same for very many points. ``numerics.clamped`` then raises variances that rounding made
+too small.
 """
 
 from __future__ import annotations

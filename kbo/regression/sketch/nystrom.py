@@ -48,6 +48,13 @@ from kbo.regression.spectral_ridges import Resolvent, spectral_ridges
 _BLOCK = 2**19
 """Number of entries of k(Z, x) that are evaluated at once."""
 
+_MANY = 32
+"""Points per inducing point above which a prediction uses the eigendecomposition, which halves the
+work per point."""
+
+_LARGE = 1e-3
+"""Smallest ridge, as a fraction of the kernel, at which its variances have all their digits."""
+
 _NULL = 1e-15
 """Fraction of the sum of the eigenvalues of ``B B'`` below which an eigenvalue counts as 0."""
 
@@ -232,8 +239,15 @@ class NystromAt(LowRankPosteriorAt):
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         self.state.check(X)
         points = X.reshape(-1, X.shape[-1])
-        size = max(1, block_of(_BLOCK, X.device) // max(1, self.sketch.m))
-        mean, variance = in_chunks(self._mean_and_variance, points, size)
+        m = self.sketch.m
+        is_large = self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
+        if len(points) > _MANY * m and is_large:
+            moments = self.state.across(points.unsqueeze(-2)).grid([self.ridge])
+            mean = moments.mean
+            variance = moments.covariance
+        else:
+            size = max(1, block_of(_BLOCK, X.device) // max(1, m))
+            mean, variance = in_chunks(self._mean_and_variance, points, size)
         return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
 
     def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -291,9 +305,7 @@ class NystromAt(LowRankPosteriorAt):
     def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         """Return draws [count N]; the features are drawn jointly, the residual point by point."""
         weights = self.weight_draws(count, generator)
-        shape = (count, len(X))
-        normal = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
-        normal = normal.to(X.device)
+        normal = residual_noise(X, count, generator)
         draws = X.new_empty(count, len(X))
         size = max(1, block_of(_BLOCK, X.device) // max(1, self.sketch.m))
         for start in range(0, len(X), size):
@@ -313,6 +325,16 @@ class NystromAt(LowRankPosteriorAt):
         at_inducing_points = prior(features.anchors).unsqueeze(-1)
         projected = features.solve(at_inducing_points)
         return SamplePath(prior, features, (weights - projected).squeeze(-1))
+
+
+def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    """Return standard normal numbers e [count N], for the residual part of draws at X [N d].
+
+    A draw is ``z(x)'w + sqrt(residual) e`` with w from ``N(0, ridge M^-1)``.
+    """
+    shape = (count, len(X))
+    normal = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+    return normal.to(X.device)
 
 
 class NystromSpectrum(Resolvent):
@@ -352,7 +374,7 @@ class NystromSpectrum(Resolvent):
 
 
 class SketchColumns(Columns):
-    """Mean and variance of a ``NystromRidge`` at fixed points P, [A], for ``FixedPoints``.
+    """Mean, variance and draws of a ``NystromRidge`` at fixed points P, [A], for ``FixedPoints``.
 
     The features z(P) [m A] change only with the dictionary. At the posterior's own ridge, an
     observation changes the quadratic form ``z'M^-1 z`` by the square of one product
@@ -385,6 +407,14 @@ class SketchColumns(Columns):
         variance = dtc_variance(self._residual, form, ridge)
         variance = clamped(variance, self._prior, ridge, self.state.trace)
         return mean.to(self.points.dtype), variance.to(self.points.dtype)
+
+    @torch.no_grad()
+    def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
+        self._catch_up()
+        weights = self.state.at(ridge).weight_draws(count, generator)
+        normal = residual_noise(self.points, count, generator)
+        draws = weights.mT @ self._features.value + self._residual.sqrt() * normal
+        return draws.to(self.points.dtype)
 
     @torch.no_grad()
     def _catch_up(self) -> None:

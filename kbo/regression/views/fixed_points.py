@@ -22,8 +22,8 @@ class FixedPoints(View):
     """A posterior that is cheap at fixed points, such as the arms of a bandit problem.
 
     Mean and variance at these points are updated row by row, in O(n A) for an exact posterior and
-    O(m A) for a sketch (``Posterior.columns``). All else is computed by the posterior. The
-    points are copied, and recognised by their values.
+    O(m A) for a sketch (``Posterior.columns``), from which a sketch also draws. All else is computed
+    by the posterior. The points are copied, and recognised by their values.
 
     Args:
         state: The posterior. Update it, or this view.
@@ -52,7 +52,7 @@ class FixedPoints(View):
         return self._points.clone()
 
     def columns_at(self, X: Tensor) -> Columns | None:
-        """Return mean and variance at X [A d], updated row by row.
+        """Return mean, variance and draws at X [A d], updated row by row.
 
         None if X are not the fixed points, or there are no data.
         """
@@ -82,7 +82,7 @@ class FixedPoints(View):
 
 
 class _FixedPointsAt(ViewAt):
-    """The posterior at one ridge; at the fixed points, moments from ``columns``."""
+    """The posterior at one ridge; at the fixed points, moments and draws from ``columns``."""
 
     state: FixedPoints
 
@@ -91,6 +91,12 @@ class _FixedPointsAt(ViewAt):
         if columns is None:
             return self.inner.predict(X)
         return columns.predict(self.ridge)
+
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        columns = self.state.columns_at(X)
+        if columns is None:
+            return self.inner.draw(X, count, generator)
+        return columns.draw(self.ridge, count, generator)
 
 
 class BatchView(View):
