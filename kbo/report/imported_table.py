@@ -81,10 +81,7 @@ def trials_of_table(
         InvalidInput: The table lacks a column, or most entries of a column of parameters are numbers and others are
             not.
     """
-    if isinstance(history, Path):
-        table = _without_missing(read_csv(history, _TABLE))._replace(name=history.name)
-    else:
-        table = table_of_frame(history.rename(columns=str))._replace(name="table")
+    table = _table_of(history)
     space = None
     if bounds is not None:
         space = Space(bounds)
@@ -125,13 +122,16 @@ def trials_of_table(
     )
 
 
-def _without_missing(table: GivenTable) -> GivenTable:
-    """Return a table of texts without the entries that say that an entry is missing."""
+def _table_of(history: Any) -> GivenTable:
+    """Return the table in a CSV file or a DataFrame; columns have texts as names."""
+    if not isinstance(history, Path):
+        return table_of_frame(history.rename(columns=str))._replace(name="table")
+    table = read_csv(history, _TABLE)
     rows = []
     for place, cells in table.rows:
         entries = {column: cell for column, cell in cells.items() if cell not in _MISSING}
         rows.append((place, entries))
-    return table._replace(rows=rows)
+    return table._replace(name=history.name, rows=rows)
 
 
 def _remark(table: GivenTable, columns: _Columns, left_out: Mapping[int, str]) -> str:
