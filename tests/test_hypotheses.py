@@ -212,9 +212,10 @@ def test_what_is_no_list_of_hypotheses_or_needs_one_kernel_is_refused():
     with pytest.raises(InvalidInput, match="belong to the hypotheses"):
         kbo.Certified(HYPOTHESES, 0.1)
     setting = kbo.Certified(HYPOTHESES)
-    with pytest.raises(InvalidInput, match="no list of hypotheses"):
-        kbo.Optimizer(BOUNDS, setting=setting, method="dmm-ucb-adaptive")
-    for method in ("cmm-ucb", "amm-ucb", "k-ucb"):
+    for method in ("dmm-ucb-adaptive", "k-ucb", "bkb", "ek-ucb"):
+        with pytest.raises(InvalidInput, match="no list of hypotheses"):
+            kbo.Optimizer(BOUNDS, setting=setting, method=method)
+    for method in ("cmm-ucb", "amm-ucb", "dmm-ucb"):
         assert 0 <= kbo.Optimizer(BOUNDS, setting=setting, method=method).ask()["x"] <= 1
 
 

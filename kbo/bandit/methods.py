@@ -145,6 +145,8 @@ class NamedMethod:
         fixed_kernel: Whether the bound depends on the ``points`` themselves, not only on their
             number, under a kernel that must not be refitted. To search a space it needs all points
             of the space.
+        mixture: Whether the bounds are those of the martingale mixture, by whose confidence set
+            the assumptions are tested too. A list of hypotheses needs that both are one event.
     """
 
     name: str
@@ -156,6 +158,7 @@ class NamedMethod:
     noise: Literal["given", "upper bound", "online"] = "given"
     norm: Literal["given", "estimated", "unused"] = "given"
     fixed_kernel: bool = False
+    mixture: bool = False
 
     @property
     def has_bounds(self) -> bool:
@@ -569,9 +572,15 @@ register(
         partial(of_known_norm, bound=partial(bounds.EKUCB, projection=0.0)),
         options=_RIDGE,
     ),
-    NamedMethod("amm-ucb", exact, partial(mixture, kind="amm")),
-    NamedMethod("dmm-ucb", exact, partial(mixture, kind="dmm"), options=("ridges", "multiplier")),
-    NamedMethod("cmm-ucb", exact, partial(mixture, kind="cmm")),
+    NamedMethod("amm-ucb", exact, partial(mixture, kind="amm"), mixture=True),
+    NamedMethod(
+        "dmm-ucb",
+        exact,
+        partial(mixture, kind="dmm"),
+        options=("ridges", "multiplier"),
+        mixture=True,
+    ),
+    NamedMethod("cmm-ucb", exact, partial(mixture, kind="cmm"), mixture=True),
     NamedMethod(
         "cmm-ucb-doubling",
         exact,
@@ -608,6 +617,7 @@ register(
         sketched,
         partial(mixture, kind="cmm"),
         options=("dictionary", "multiplier"),
+        mixture=True,
     ),
 )
 

@@ -131,14 +131,10 @@ class Certified(Setting):
 
     def check(self, method: str, n_trials: int | None) -> None:
         named_method = methods.get(method)
-        for_one_kernel = (
-            named_method.fixed_kernel
-            or named_method.norm == "estimated"
-            or named_method.noise == "online"
-        )
-        if for_one_kernel and len(self.hypotheses) > 1:
+        if len(self.hypotheses) > 1 and named_method.has_bounds and not named_method.mixture:
             raise InvalidInput(
-                f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb'."
+                f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb', 'cmm-ucb' or "
+                "'amm-ucb', whose bounds and whose test of the hypotheses hold with probability 1 - delta together."
             )
         points = None
         if named_method.fixed_kernel:
