@@ -447,6 +447,17 @@ def test_a_table_with_decimal_commas_is_audited(tmp_path):
         assert found.result.params == plain.result.params
 
 
+def test_missing_entries_of_a_table_are_written_in_many_ways(tmp_path):
+    missing = ["", "NA", "NaN", "None", "null"]
+    lines = [f"{word},{number},0.5" for number, word in enumerate(missing)]
+    lines += [f"{word},9,{number}" for number, word in enumerate(["none", "adam", "adam"])]
+    (tmp_path / "table.csv").write_text("\n".join(["kind,layers,value", *lines]))
+    found = kbo.audit(tmp_path / "table.csv")
+    assert [trial.params["kind"] for trial in found.result.trials] == ["none", "adam", "adam"]
+    assert "5 rows left out (the first is line 2: it has no kind)" in found.history.remark
+    assert "layers (it has one value)" in found.history.remark
+
+
 class Columns:
     """A table of another library, such as Polars."""
 

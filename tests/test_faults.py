@@ -14,8 +14,7 @@ import kbo
 from kbo.errors import JournalError
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run import journal
-from kbo.optimize.run.trials import Trials
-from kbo.space import Space
+from kbo.optimize.run.journal_file import read_whole
 from tests.faults import interrupted
 from tests.processes import PATIENCE, python
 
@@ -44,7 +43,7 @@ def run(path=None, n=5, **options):
 
 
 def on_disk(path):
-    return Trials.of(Space(SPACE), journal.read(path)[1], path).all
+    return read_whole(path).trials.all
 
 
 def in_thread(call):

@@ -140,3 +140,22 @@ def test_known_results_inform_the_first_point_and_are_recommended():
     guarantee = kbo.minimize(loss, SPACE, 1, evaluated=known, setting=CERTIFIED).guarantee
     assert "not certified: trials with a value at parameters that ask did not ret" in guarantee
     assert kbo.minimize(loss, SPACE, 2, try_first=[A], setting=CERTIFIED).certified
+
+
+def test_a_table_of_optuna_is_known_as_it_is_written(tmp_path):
+    columns = {
+        "number": [0, 1, 2],
+        "value": [1, 2, None],
+        "datetime_start": ["2024-01-01"] * 3,
+        "params_x": [0.25, 0.5, 0.75],
+        "params_k": ["a", None, "b"],
+        "state": ["COMPLETE", "COMPLETE", "FAIL"],
+    }
+    frame = pd.DataFrame(columns)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    space = Space({"x": (0.0, 1.0), "k": ["a", "b", None]})
+    for table, place in ((frame, "row 2"), (tmp_path / "table.csv", "line 4")):
+        known = known_results(table, space, False)
+        assert known.results == [({"x": 0.25, "k": "a"}, 1.0), ({"x": 0.5, "k": None}, 2.0)]
+        (sentence,) = known.left_out
+        assert sentence.endswith(f"which have no value. {place}: fail.")

@@ -13,7 +13,7 @@ from gpytorch.kernels import MaternKernel
 
 import kbo as library
 from kbo.optimize.result import result_of
-from kbo.report.journal_file import read_journal
+from kbo.optimize.run.journal_file import read_journal
 from kbo.report.record import Record
 from tests.commands import kbo
 
@@ -66,7 +66,7 @@ def show(*arguments):
 
 def trials():
     """The trials in the journal."""
-    return read_journal("lab.jsonl").whole().trials
+    return read_journal("lab.jsonl").whole().trials.all
 
 
 def statuses() -> list[str]:

@@ -14,8 +14,9 @@ from kbo.optimize.insight import importance
 from kbo.optimize.result import result_of
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Tell
+from kbo.optimize.run.journal_file import read_whole
 from kbo.report import summary
-from kbo.report.journal_file import optimizer_of
+from kbo.report.header import optimizer_of
 from kbo.report.record import Record
 
 pytest.importorskip("matplotlib")
@@ -167,7 +168,8 @@ def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_miss
 def test_the_replay_has_the_bounds_of_every_moment(proved):
     path, kernel = proved
     moments = report.history(Record.of(path, kernel))
-    header, events = journal.read(path)
+    contents = read_whole(path)
+    header, events = contents.header, contents.events
     observed = [event for event in events if isinstance(event, Tell)]
     again = optimizer_of(header, kernel)
     assert len(moments) == len(observed) == 8
@@ -267,8 +269,8 @@ def test_runs_with_little_or_much_in_them_have_sensible_pages(values, options, t
 def test_what_cannot_be_reported_is_an_error_in_words(proved, practical, folder):
     path, kernel = proved
     odd = folder / "odd.jsonl"
-    header, events = journal.read(path)
-    journal.write(odd, header, [*events, Tell(number=99, value=1.0)])
+    contents = read_whole(path)
+    journal.write(odd, contents.header, [*contents.events, Tell(number=99, value=1.0)])
     for run, options, words in (
         (odd, {}, "does not fit"),
         (path, {"page": path}, r"must be a \.html file"),

@@ -16,7 +16,9 @@ POINT = {"x": 0.5}
 
 
 def begun(path=None, **options):
-    return Run(Space({"x": (0.0, 1.0)}), {"about": "an example"}, path, **options)
+    space = Space({"x": (0.0, 1.0)})
+    header = {"about": "an example", "space": space.describe(), "named": True}
+    return Run(space, header, path, **options)
 
 
 def test_a_run_records_what_happens_to_its_trials_and_can_be_read_again(tmp_path):

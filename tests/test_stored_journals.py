@@ -14,7 +14,7 @@ import pytest
 
 import kbo
 from kbo.optimize.run.events import Event
-from kbo.report.journal_file import read_journal
+from kbo.optimize.run.journal_file import read_journal
 
 JOURNALS = Path(__file__).parent / "journals"
 

@@ -26,12 +26,14 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
-    from kbo.optimize.run import table
-    from kbo.report import journal_file, summary
+    from kbo.optimize.run import journal_file, table
+    from kbo.report import header as headers
+    from kbo.report import summary
 else:
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
-    journal_file = Lazy("kbo.report.journal_file")
+    headers = Lazy("kbo.report.header")
+    journal_file = Lazy("kbo.optimize.run.journal_file")
     summary = Lazy("kbo.report.summary")
 
 _COUNT = "Number of new trials. 0 shows the pending trials and the summary."
@@ -147,7 +149,7 @@ def _run_of(
     if space_file is not None:
         space = kbo.Space.load(space_file)
     elif contents is not None:
-        space = contents.space
+        space = contents.trials.space
     else:
         raise InvalidInput(
             f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
@@ -156,18 +158,18 @@ def _run_of(
     values = _former_values(was, space)
     given = {"space": space, "journal": path, "evaluated": evaluated, "was": values}
     if contents is None:
-        return journal_file.optimizer_of({**_new_header(header), **header}, **given)
+        return headers.optimizer_of({**_new_header(header), **header}, **given)
     obstacle = _obstacle_to_choosing(contents)
     if obstacle:
         raise InvalidInput(
             f"{path} cannot be continued in the shell: {obstacle}. Continue it by the script that began it, or by "
             f"kbo.Optimizer(..., journal={str(path)!r}) with its arguments; `kbo tell` records results."
         )
-    reopen = partial(journal_file.optimizer_of, {**contents.header, **header}, **given)
+    reopen = partial(headers.optimizer_of, {**contents.header, **header}, **given)
     optimizer = options.in_changed_space(
         reopen, path, space, values, "--was NAME=VALUE", allow_change
     )
-    for name in contents.space.parameters:
+    for name in contents.trials.space.parameters:
         if name not in optimizer.space.parameters:
             typer.echo(
                 f"{name} is left out from here on: trials that differ in it alone count as repetitions. To keep them "
@@ -194,7 +196,7 @@ def _obstacle_to_choosing(contents: journal_file.JournalFile) -> str:
         return "the run is certified, and the journal has only a fingerprint of its kernel"
     if "class" in header or "strategies" in header:
         return "the setting is your own, and the journal has only its name"
-    for entry in contents.space.describe():
+    for entry in contents.trials.space.describe():
         if entry["kind"] == "function":
             return (
                 f"the constraint {entry['name']} is a function, and the journal has only its name"

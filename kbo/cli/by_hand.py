@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
-    from kbo.optimize.evaluated import table as evaluated
+    from kbo.optimize.run import given_table, journal_file, table
     from kbo.optimize.run import run as runs
-    from kbo.optimize.run import table
-    from kbo.report import advice, journal_file, record, summary
+    from kbo.report import advice, record, summary
+    from kbo.report import header as headers
 else:
     pd = Lazy("pandas")
-    evaluated = Lazy("kbo.optimize.evaluated.table")
+    given_table = Lazy("kbo.optimize.run.given_table")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     runs = Lazy("kbo.optimize.run.run")
     advice = Lazy("kbo.report.advice")
-    journal_file = Lazy("kbo.report.journal_file")
+    headers = Lazy("kbo.report.header")
+    journal_file = Lazy("kbo.optimize.run.journal_file")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
 
@@ -50,6 +51,7 @@ def run_of(path: Path) -> runs.Run:
     """
     contents = journal_file.read_journal(path).whole()
     header = contents.header
+    space = contents.trials.space
     if header.get("setting") == "confirm":
         raise InvalidInput(
             f"{path} has the evaluations of a confirmation, whose results no person may choose: confirm again, with "
@@ -57,13 +59,13 @@ def run_of(path: Path) -> runs.Run:
         )
     value_range: Any = header.get("value_range")
     return runs.Run(
-        contents.space,
-        {**header, "space": contents.space.describe()},
+        space,
+        {**header, "space": space.describe()},
         path,
-        journal_file.needed_by(header),
+        headers.needed_by(header),
         value_range,
         describe=lambda first: header,
-        main=contents.main,
+        main=headers.main_in(header),
     )
 
 
@@ -149,7 +151,7 @@ def measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]
     for column in columns:
         if column in expected:
             continue
-        name = evaluated.measurement_in(column, run.space, run.needed)
+        name = given_table.measurement_in(column, run.space, run.needed)
         if name is not None:
             names[column] = name
         elif column not in settings:

@@ -20,19 +20,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kbo.optimize import Trial
-    from kbo.optimize.run import events, table
+    from kbo.optimize.run import events, journal_file, table
     from kbo.optimize.run import journal as journals
     from kbo.optimize.run.events import Event
+    from kbo.optimize.run.journal_file import JournalFile
     from kbo.optimize.strategies import explanation as explanations
-    from kbo.report import journal_file, summary
-    from kbo.report.journal_file import JournalFile
+    from kbo.report import header as headers
+    from kbo.report import summary
 else:
     events = Lazy("kbo.optimize.run.events")
     journals = Lazy("kbo.optimize.run.journal")
     explanations = Lazy("kbo.optimize.strategies.explanation")
     table = Lazy("kbo.optimize.run.table")
     pd = Lazy("pandas")
-    journal_file = Lazy("kbo.report.journal_file")
+    headers = Lazy("kbo.report.header")
+    journal_file = Lazy("kbo.optimize.run.journal_file")
     summary = Lazy("kbo.report.summary")
 
 journal: typer.Typer = typer.Typer(
@@ -60,7 +62,7 @@ _OCCURRENCES = {
 def check(path: options.Journal) -> None:
     """Check that a journal is not damaged; the exit code is 1 if it is."""
     contents = journal_file.read_journal(path).whole()
-    counts = summary.trial_counts(contents.trials, contents.space)
+    counts = summary.trial_counts(contents.trials.all, contents.trials.space)
     typer.echo(printable(f"{path} is whole: {counts}; {len(contents.events)} events"))
     if contents.unfinished:
         typer.echo("An unfinished last line follows, of a run that was killed; it will be removed.")
@@ -79,7 +81,7 @@ def show(
     if trial is not None:
         _show_trial(contents, trial)
         return
-    if not contents.trials:
+    if not contents.trials.all:
         typer.echo("no trials")
         return
     typer.echo(printable(_table(contents)))
@@ -89,8 +91,10 @@ def show(
 
 def _table(contents: JournalFile) -> str:
     """Return the trials as a table, without columns that are empty."""
-    trials = contents.trials
-    shown = table.frame(trials, contents.main).drop(columns=["started", "finished", "failure"])
+    trials = contents.trials.all
+    shown = table.frame(trials, headers.main_in(contents.header)).drop(
+        columns=["started", "finished", "failure"]
+    )
     shown["reported"] = [trial.reported for trial in trials]
     shown["remark"] = [" ".join(_remark(trial).split()) or None for trial in trials]
     shown = shown.dropna(axis="columns", how="all").astype(object)
@@ -167,10 +171,10 @@ def _show_trial(contents: JournalFile, number: int) -> None:
     Raises:
         InvalidInput: There is no such trial.
     """
-    n_trials = len(contents.trials)
+    n_trials = len(contents.trials.all)
     if not 0 <= number < n_trials:
         raise InvalidInput(f"there is no trial {number}: the journal has {n_trials}, from 0.")
-    trial = contents.trials[number]
+    trial = contents.trials.all[number]
     typer.echo(f"trial {number}: {trial.status} {_cell(trial.value)}".rstrip())
     typer.echo(printable(table.format_params(trial.params)))
     explanation = explanations.explanation_of(trial.proposal)
@@ -257,7 +261,7 @@ def repair(
     if new.exists():
         raise InvalidInput(f"{new} exists, and repair overwrites nothing: choose another file.")
     journals.write(new, contents.header, contents.events)
-    typer.echo(f"{new} has {len(contents.trials)} trials ({len(contents.events)} events)")
+    typer.echo(f"{new} has {len(contents.trials.all)} trials ({len(contents.events)} events)")
     if contents.damage:
         typer.echo(f"left out: all from {contents.damage}")
     else:
@@ -274,9 +278,9 @@ def export(
 ) -> None:
     """Write the trials of a journal as a table."""
     contents = journal_file.read_journal(path).whole()
-    trials = contents.trials
+    trials = contents.trials.all
     if to is None:
-        typer.echo(table.text(trials, contents.main), nl=False)
+        typer.echo(table.text(trials, headers.main_in(contents.header)), nl=False)
     else:
-        written = table.write(trials, to, main=contents.main)
+        written = table.write(trials, to, main=headers.main_in(contents.header))
         typer.echo(f"{len(trials)} trials in {written}")

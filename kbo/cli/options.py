@@ -20,13 +20,13 @@ from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
     from kbo._base import checks
-    from kbo.optimize.run import table
-    from kbo.report import journal_file, summary
+    from kbo.optimize.run import journal_file, table
+    from kbo.report import summary
     from kbo.workers import ray
 else:
     checks = Lazy("kbo._base.checks")
     table = Lazy("kbo.optimize.run.table")
-    journal_file = Lazy("kbo.report.journal_file")
+    journal_file = Lazy("kbo.optimize.run.journal_file")
     summary = Lazy("kbo.report.summary")
     ray = Lazy("kbo.workers.ray")
 
@@ -137,7 +137,7 @@ def number_in(name: str, text: str) -> float:
     Raises:
         InvalidInput: The text is no finite number.
     """
-    return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")
+    return checks.number(name, table.number_in(text), "a finite number, with a point as 0.5")
 
 
 def show_lines(lines: summary.Lines) -> None:
@@ -179,9 +179,9 @@ def in_changed_space(
         agrees = allow_change or (sys.stdin.isatty() and typer.confirm(question))
         if not agrees:
             raise
-    contents = journal_file.read_journal(path)
-    trials = contents.trials
-    has_value = {*contents.space.parameters, *was, *space.constants, *space.conditions}
+    recorded = journal_file.read_journal(path).trials
+    trials = recorded.all
+    has_value = {*recorded.space.parameters, *was, *space.constants, *space.conditions}
     for name in space.parameters:
         n_lacking = sum(name not in table.by_name(trial.params) for trial in trials)
         if name not in has_value and n_lacking:

@@ -29,10 +29,11 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     from kbo._base import checks
     from kbo.optimize import Trial
-    from kbo.optimize.run import outcome, table
+    from kbo.optimize.run import given_table, outcome, table
     from kbo.optimize.run import run as runs
 else:
     checks = Lazy("kbo._base.checks")
+    given_table = Lazy("kbo.optimize.run.given_table")
     outcome = Lazy("kbo.optimize.run.outcome")
     table = Lazy("kbo.optimize.run.table")
 
@@ -239,13 +240,13 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
     """
     value = value_column(run)
     advice = _TABLE.format(value=value, path=run.path)
-    columns, lines = table.read_csv(path, advice)
-    if len({*columns}) < len(columns) or not {"trial", value} <= {*columns}:
-        raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {advice}")
-    measurements = measurement_columns(columns, run)
+    given = given_table.read_csv(path, advice)
+    if not {"trial", value} <= {*given.columns}:
+        raise InvalidInput(f"{path} has the columns {checks.shown(given.columns)}. {advice}")
+    measurements = measurement_columns(given.columns, run)
     reports: dict[int, _Report] = {}
     refusals = []
-    for line, entries in lines:
+    for place, entries in given.rows:
         if value not in entries and "failed" not in entries:
             continue
         measured = {name: entries[key] for key, name in measurements.items() if key in entries}
@@ -255,12 +256,12 @@ def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]
         try:
             report = _report_in_row(cells, measured, run, as_done)
         except InvalidInput as error:
-            refusals.append(f"line {line} of {path}: {error}")
+            refusals.append(f"{place} of {path}: {error}")
             continue
         number = report.trial.number
         if number in reports:
             refusals.append(
-                f"line {line} of {path}: an earlier line has a result of trial {number}, too: leave one out, and "
+                f"{place} of {path}: an earlier line has a result of trial {number}, too: leave one out, and "
                 "report another measurement at the same parameters with --again."
             )
         reports[number] = report
@@ -354,9 +355,9 @@ def _changed_settings(
     for name, proposed in table.by_name(trial.params).items():
         cell = cells.get(column_of(name), str(proposed))
         is_same = cell in (str(proposed), table.cell(proposed))
-        if is_same or _is_rounded(table.parsed(cell), proposed):
+        if is_same or _is_rounded(table.number_in(cell), proposed):
             continue
-        changed[name] = table.parsed(cell)
+        changed[name] = table.number_in(cell)
         if name in run.space.parameters:
             changed[name] = table.option(cell, run.space.parameters[name])
         if not may_differ:

@@ -7,7 +7,7 @@ on given axes, for example in a notebook::
     kbo.report.draw_band(axes, result, "learning_rate")
     kbo.report.finish(figure).savefig("band.png")
 
-``record``: a run as reports read it, from ``journal_file``. ``replay``: its bounds after each trial. ``summary``,
+``record``: a run as reports read it, rebuilt from its ``header``. ``replay``: its bounds after each trial. ``summary``,
 ``advice`` and ``captions``: sentences. ``figures`` and ``plots``: figures. ``page``, ``rendering`` and ``live``: the
 page. ``audit``: trials of other tools, read by ``imported_study`` (Optuna, Ax) and ``imported_table``.
 

@@ -20,18 +20,17 @@ from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.result import result_of
 from kbo.optimize.run.table import format_params
-from kbo.report import summary
+from kbo.report import imported_table, summary
 from kbo.report.advice import listed
 from kbo.report.record import ImportedTrials, Record
 from kbo.space.table import Frame
 
 if TYPE_CHECKING:
-    from kbo.report import imported_study, imported_table
+    from kbo.report import imported_study
     from kbo.report import page as pages
 else:
     imported_study = Lazy("kbo.report.imported_study")
-    imported_table = Lazy("kbo.report.imported_table")  # needs an extra, and so does the page
-    pages = Lazy("kbo.report.page")
+    pages = Lazy("kbo.report.page")  # needs an extra
 
 _STORAGES = (".db", ".sqlite", ".sqlite3")
 _TABLES = (".csv", ".txt", ".tsv")
@@ -235,7 +234,7 @@ def _trials_of(
     if library == "ax":
         return imported_study.trials_of_client(history)
     if isinstance(history, Frame):
-        return imported_table.trials_of_table(history, "table", target, maximize, bounds)
+        return imported_table.trials_of_table(history, target, maximize, bounds)
     if not isinstance(history, (str, os.PathLike)):
         raise InvalidInput(
             "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage URL of one, "
@@ -248,7 +247,7 @@ def _trials_of(
     if path.suffix == ".json":
         return imported_study.trials_of_client(path)
     if path.suffix in _TABLES:
-        return imported_table.trials_in_file(path, target, maximize, bounds)
+        return imported_table.trials_of_table(path, target, maximize, bounds)
     if path.suffix == ".jsonl":
         optimizer = Record.of(path).reopened()
         return ImportedTrials(path.name, "the journal", optimizer, range(len(optimizer.trials)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import math
 import numbers
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,21 +9,22 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from kbo._base import checks
-from kbo._base.extras import require
-from kbo._base.files import reading
 from kbo._base.terminal import counted
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
+from kbo.optimize.run.given_table import (
+    GivenTable,
+    is_bookkeeping,
+    prefixed_parameters,
+    read_csv,
+    table_of_frame,
+    unfinished_status,
+)
 from kbo.optimize.run.outcome import SEM
-from kbo.optimize.run.table import COLUMNS, option, parsed, read_csv
+from kbo.optimize.run.table import number_in
 from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space
-from kbo.space.parameters import Parameter
-from kbo.space.table import columns_of, parameter_of
-
-require("a history in a table", "cli", "pandas")
-
-import pandas as pd
+from kbo.space.table import parameter_of
 
 _TABLE = "Give a table with a column for each parameter and one of values."
 
@@ -35,14 +34,8 @@ _VALUE_COLUMNS = ("value", "objective", "target", "loss", "score")
 _ERROR_COLUMNS = ("measured.sem", "user_attrs_sem", SEM)
 """Names of the column of standard errors."""
 
-_PREFIXES = ("params.", "params_")
-"""Prefixes of parameter columns in tables of kbo and of Optuna. In other tables all columns may be parameters."""
-
-_COMPLETE = ("complete", "completed", "finished", "success", "succeeded")
-"""Entries of the column "status" or "state" in rows with a value."""
-
-_BOOKKEEPING = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
-"""Columns of tables of kbo and Optuna that are neither parameters nor measurements."""
+_MISSING = {"NA", "<NA>", "#N/A", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None"}
+"""Cells of CSV files that other programs write where an entry is missing."""
 
 _MOST_ARE_NUMBERS = 0.75
 """If a column has at least this share of numbers, all entries must be numbers."""
@@ -73,83 +66,89 @@ class _Columns(NamedTuple):
     unused: dict[str, str]
 
 
-def trials_in_file(path: Path, target: str | None, maximize: bool, bounds: Any) -> ImportedTrials:
-    """Return the trials in a CSV file; arguments and errors as for ``trials_of_table``."""
-    columns, lines = read_csv(path, _TABLE)
-    _check_distinct(columns, path.name)
-    rows = [[cells.get(column, "") for column in columns] for _, cells in lines]
-    with reading(path, "a table (CSV)", _TABLE):
-        text = pd.DataFrame(rows, columns=columns).to_csv(index=False)
-        table = pd.read_csv(io.StringIO(text), engine="python", skip_blank_lines=False)
-    places = [f"line {line}" for line, _ in lines]
-    return trials_of_table(table, path.name, target, maximize, bounds, places)
-
-
 def trials_of_table(
-    table: Any,
-    source: str,
-    target: str | None,
-    maximize: bool,
-    bounds: Any,
-    places: Sequence[str] | None = None,
+    history: Any, target: str | None, maximize: bool, bounds: Any
 ) -> ImportedTrials:
-    """Return the trials in the rows of a DataFrame that have a value and all parameters.
+    """Return the trials in the rows of a table that have a value and all parameters.
 
     Args:
-        table: The DataFrame.
-        source: The name of the table.
+        history: The path of a CSV file, or a DataFrame.
         target: The column of values; None for one of the usual names.
         maximize: Whether larger values are better.
         bounds: The search space; None for the ranges of the rows.
-        places: The name of each row in messages; None for "row" and its position from 0.
 
     Raises:
         InvalidInput: The table lacks a column, or most entries of a column of parameters are numbers and others are
             not.
     """
-    table = table.rename(columns=str).reset_index(drop=True)
-    if places is None:
-        places = [f"row {position}" for position in range(len(table))]
+    table = _table_of(history)
     space = None
     if bounds is not None:
         space = Space(bounds)
-    columns = _columns_of(table, source, target, space)
-    rows = table[list(columns.parameters)].rename(columns=columns.parameters)
+    columns = _columns_of(table, target, space)
     if space is None:
-        _check_numbers(rows, source, places)
-    left_out = _incomplete(table, rows, columns.values)
-    rows = rows.drop(index=list(left_out))
+        _check_numbers(table, columns)
+    left_out: dict[int, str] = {}
+    complete: dict[int, Mapping[str, Any]] = {}
+    for position, (_, entries) in enumerate(table.rows):
+        reason = _obstacle(entries, columns)
+        if reason:
+            left_out[position] = reason
+        else:
+            complete[position] = entries
     if space is None:
-        space = Space(_ranges(rows, source))
-    missing = [name for name in space.parameters if name not in rows]
+        space = _space_of(list(complete.values()), columns, table.name)
+    missing = [name for name in space.parameters if name not in columns.parameters.values()]
     if missing:
-        raise InvalidInput(f"{source} has no column {', '.join(missing)}.")
+        raise InvalidInput(f"{table.name} has no column {', '.join(missing)}.")
 
     optimizer = Optimizer(space, maximize=maximize)
-    names = _add_rows(optimizer, table, rows, columns, left_out)
-    for name in rows:
+    names = []
+    for position, entries in complete.items():
+        try:
+            _add(optimizer, table, entries, columns)
+        except InvalidInput as refusal:
+            left_out[position] = str(refusal)
+            continue
+        names.append(number_in(entries.get("number", position)))
+    for name in columns.parameters.values():
         if name not in space.parameters:
             columns.unused[name] = "it has one value"
-    remark = _remark(columns, left_out, places)
+    remark = _remark(table, columns, left_out)
     if bounds is None:
         remark += _about_ranges(space)
-    return ImportedTrials(source, "the table", optimizer, names, remark, inferred=bounds is None)
+    return ImportedTrials(
+        table.name, "the table", optimizer, names, remark, inferred=bounds is None
+    )
 
 
-def _remark(columns: _Columns, left_out: Mapping[int, str], places: Sequence[str]) -> str:
+def _table_of(history: Any) -> GivenTable:
+    """Return the table in a CSV file or a DataFrame; columns have texts as names."""
+    if not isinstance(history, Path):
+        return table_of_frame(history.rename(columns=str))._replace(name="table")
+    table = read_csv(history, _TABLE)
+    rows = []
+    for place, cells in table.rows:
+        entries = {column: cell for column, cell in cells.items() if cell not in _MISSING}
+        rows.append((place, entries))
+    return table._replace(name=history.name, rows=rows)
+
+
+def _remark(table: GivenTable, columns: _Columns, left_out: Mapping[int, str]) -> str:
     """Return a text on rows and columns of a table that are not used.
 
     Args:
-        columns: The columns of the table.
-        left_out: The reason for each row that is left out, by the position of the row.
-        places: The name of each row of the table.
+        table: The table.
+        columns: Its columns.
+        left_out: The reason for each row that is left out, by its position.
     """
     remark = ""
     if left_out:
         first = min(left_out)
+        place, _ = table.rows[first]
         reason = left_out[first].removesuffix(".")
         rows = counted(len(left_out), "row")
-        remark += f", {rows} left out (the first is {places[first]}: {reason})"
+        remark += f", {rows} left out (the first is {place}: {reason})"
     if columns.unused:
         unused = [f"{name} ({reason})" for name, reason in columns.unused.items()]
         remark += f"; columns that are not used: {', '.join(unused)}"
@@ -166,68 +165,47 @@ def _about_ranges(space: Space) -> str:
     return f"; ranges are those of the trials, logarithmic for {', '.join(logarithmic)}"
 
 
-def _add_rows(
-    optimizer: Optimizer, table: Any, rows: Any, columns: _Columns, left_out: dict[int, str]
-) -> list[Any]:
-    """Add rows to an optimiser as trials, and return the trials' names; refused rows are added to ``left_out``."""
+def _add(
+    optimizer: Optimizer, table: GivenTable, entries: Mapping[Any, Any], columns: _Columns
+) -> None:
+    """Add a row to an optimiser as a trial.
+
+    Raises:
+        InvalidInput: The row is outside the search space, or its value is no finite number.
+    """
     space = optimizer.space
-    names = []
-    for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
-        error = math.nan
-        if columns.errors is not None:
-            error = table[columns.errors][index]
-        params: Any = {name: _value_in(row[name], p) for name, p in space.parameters.items()}
-        if not space.named:
-            params = list(params.values())
-        try:
-            optimizer.run.add(
-                params, (_number_in(table[columns.values][index]), {SEM: _number_in(error)})
-            )
-        except InvalidInput as refusal:
-            left_out[index] = str(refusal)
-            continue
-        name = index
-        if "number" in table:
-            name = table["number"][index]
-        names.append(name)
-    return names
+    by_name = {}
+    for column, name in columns.parameters.items():
+        if name in space.parameters:
+            by_name[name] = table.value(entries[column], space.parameters[name])
+    params: Any = {name: by_name[name] for name in space.parameters}
+    if not space.named:
+        params = list(params.values())
+    measured = {SEM: number_in(entries.get(columns.errors))}
+    optimizer.run.add(params, (number_in(entries[columns.values]), measured))
 
 
-def _value_in(entry: Any, parameter: Parameter) -> Any:
-    """Return the value of a parameter for an entry. A number can be text, if its column also has other texts."""
-    if isinstance(entry, str) and entry not in parameter.options:
-        return option(entry, parameter)
-    return entry
-
-
-def _number_in(entry: Any) -> Any:
-    """Return the number in a text; any other entry is returned unchanged."""
-    if isinstance(entry, str):
-        return parsed(entry)
-    return entry
-
-
-def _check_numbers(rows: Any, source: str, places: Sequence[str]) -> None:
+def _check_numbers(table: GivenTable, columns: _Columns) -> None:
     """Check that no column of parameters has numbers and a few other entries: these may be typing mistakes.
-
-    Args:
-        rows: The columns of parameters.
-        source: The name of the table.
-        places: The name of each row.
 
     Raises:
         InvalidInput: Most entries of a column are numbers, and an entry is not.
     """
-    for name, column in rows.items():
-        entries = column.dropna()
-        others = [index for index, entry in entries.items() if not _is_number(_number_in(entry))]
-        n_numbers = len(entries) - len(others)
-        if others and n_numbers >= _MOST_ARE_NUMBERS * len(entries):
-            first = others[0]
+    for column, name in columns.parameters.items():
+        others = []
+        n_entries = 0
+        for place, entries in table.rows:
+            if column in entries:
+                n_entries += 1
+                if not _is_number(number_in(entries[column])):
+                    others.append((place, entries[column]))
+        n_numbers = n_entries - len(others)
+        if others and n_numbers >= _MOST_ARE_NUMBERS * n_entries:
+            place, entry = others[0]
             raise InvalidInput(
-                f"{source}, column {name}: {n_numbers} of {len(entries)} entries are numbers, and "
-                f"{checks.shown(entries[first])} in {places[first]} is not: correct it, or leave the row out. For a "
-                "choice of numbers and texts give kbo.audit its bounds."
+                f"{table.name}, column {name}: {n_numbers} of {n_entries} entries are numbers, and "
+                f"{checks.shown(entry)} in {place} is not: correct it, or leave the row out. For a choice of numbers "
+                "and texts give kbo.audit its bounds."
             )
 
 
@@ -236,29 +214,22 @@ def _is_number(entry: Any) -> bool:
     return isinstance(entry, numbers.Real) and not isinstance(entry, bool)
 
 
-def _check_distinct(names: Sequence[str], source: str) -> None:
-    """Raise InvalidInput if two columns have the same name."""
-    if len(set(names)) < len(names):
-        raise InvalidInput(f"{source} has several columns of one name: {checks.shown(names)}.")
-
-
-def _columns_of(table: Any, source: str, target: str | None, space: Space | None) -> _Columns:
+def _columns_of(table: GivenTable, target: str | None, space: Space | None) -> _Columns:
     """Return the columns of a table by role. Without a search space, a column that counts rows is no parameter."""
-    names = list(table.columns)
-    _check_distinct(names, source)
+    names = table.columns
     values = target
     if values is None:
-        values = _value_column(names, source)
+        values = _value_column(names, table.name)
     checks.one_of("target", values, names)
     errors = _error_column(names, space)
     roles = (values, errors, "number", "status", "state")
     others = [name for name in names if name not in roles]
 
     unused = {}
-    parameters = _prefixed(names)
+    parameters = prefixed_parameters(names)
     if not parameters:
         for name in others:
-            if space is None and _counts_rows(table[name].tolist()):
+            if space is None and _counts_rows(table, name):
                 unused[name] = "it counts the rows"
             else:
                 parameters[name] = name
@@ -267,7 +238,7 @@ def _columns_of(table: Any, source: str, target: str | None, space: Space | None
             column: name for column, name in parameters.items() if name in space.parameters
         }
     for name in others:
-        if name not in parameters and not _is_bookkeeping(name):
+        if name not in parameters and not is_bookkeeping(name):
             unused.setdefault(name, "it is no parameter")
     return _Columns(values, errors, parameters, unused)
 
@@ -294,56 +265,35 @@ def _error_column(names: Sequence[str], space: Space | None) -> str | None:
     return None
 
 
-def _prefixed(names: Sequence[str]) -> dict[str, str]:
-    """Return the names of the parameters, by column, of the columns with a prefix for parameters."""
-    parameters = {}
-    for name in names:
-        for prefix in _PREFIXES:
-            if name.startswith(prefix):
-                parameters[name] = name.removeprefix(prefix)
-    return parameters
+def _obstacle(entries: Mapping[str, Any], columns: _Columns) -> str:
+    """Return the reason why a row has no value or lacks a parameter; empty if it has all."""
+    status = unfinished_status(entries)
+    if status:
+        return f"its status is {status}"
+    if columns.values not in entries:
+        return "it has no value"
+    for column, name in columns.parameters.items():
+        if column not in entries:
+            return f"it has no {name}"
+    return ""
 
 
-def _incomplete(table: Any, parameters: Any, values: str) -> dict[int, str]:
-    """Return, by position, the reason why a row has no value or lacks a parameter.
-
-    Args:
-        table: The table.
-        parameters: The columns of parameters.
-        values: The name of the column of values.
-    """
-    reasons: dict[int, str] = {}
-    for name in ("status", "state"):
-        if name in table:
-            for index, state in table[name].items():
-                if str(state).lower() not in _COMPLETE:
-                    reasons.setdefault(index, f"its {name} is {state}")
-    for index in table.index[table[values].isna()]:
-        reasons.setdefault(index, "it has no value")
-    for name in parameters:
-        for index in table.index[parameters[name].isna()]:
-            reasons.setdefault(index, f"it has no {name}")
-    return reasons
-
-
-def _is_bookkeeping(column: str) -> bool:
-    """Return whether a column of a table of kbo or Optuna is neither parameter nor measurement, such as a time."""
-    return column in _BOOKKEEPING or column.startswith("system_attrs_")
-
-
-def _counts_rows(values: Sequence[Any]) -> bool:
-    """Return whether the values of a column count the rows of a table."""
-    if len(values) < _LEAST_COUNTED or any(type(value) is not int for value in values):
+def _counts_rows(table: GivenTable, column: str) -> bool:
+    """Return whether the entries of a column count the rows of a table."""
+    counts = [number_in(entries.get(column)) for _, entries in table.rows]
+    if len(counts) < _LEAST_COUNTED or any(type(count) is not int for count in counts):
         return False
-    return list(values) == list(range(values[0], values[0] + len(values)))
+    return counts == list(range(counts[0], counts[0] + len(counts)))
 
 
-def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
-    """Return the parameter of each column of a table; columns with one value are left out."""
-    if rows.empty:
-        raise InvalidInput(f"{source}: no row has a value and all of {', '.join(rows.columns)}.")
+def _space_of(rows: Sequence[Mapping[str, Any]], columns: _Columns, source: str) -> Space:
+    """Return the space of the ranges of complete rows; columns with one value are left out."""
+    if not rows:
+        names = ", ".join(columns.parameters.values())
+        raise InvalidInput(f"{source}: no row has a value and all of {names}.")
     parameters = {}
-    for name, values in columns_of(rows).items():
+    for column, name in columns.parameters.items():
+        values = [number_in(entries[column]) for entries in rows]
         if len(set(values)) < 2:
             continue
         parameter = parameter_of(name, values)
@@ -353,7 +303,7 @@ def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
         parameters[name] = parameter
     if not parameters:
         raise InvalidInput(f"{source}: no column has two values, so there are no parameters.")
-    return parameters
+    return Space(parameters)
 
 
 def _is_logarithmic(values: Sequence[Any]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +18,8 @@ from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.objectives.objective import Objective, recorded_objectives
 from kbo.optimize.result import result_of
 from kbo.optimize.run.events import Event, Header
-from kbo.report.journal_file import (
-    JournalFile,
-    constraints_of,
-    naming_file,
-    optimizer_of,
-    optimizer_with,
-    read_journal,
-)
+from kbo.optimize.run.journal_file import JournalFile, naming_file, read_whole
+from kbo.report.header import constraints_of, optimizer_of, optimizer_with
 from kbo.space import Space
 
 
@@ -114,11 +107,7 @@ class Record:
                 path = Path(run.journal)
             return replace(cls.of(run.optimizer), path=path, stopped=run.stopped)
         path = checks.path("run", run)
-        contents = read_journal(path).whole()
-        if contents.unfinished:
-            warnings.warn(
-                f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
-            )
+        contents = read_whole(path)
         with naming_file(path):
             return _of_journal(contents, kernel, constraints)
 
@@ -222,7 +211,8 @@ def _of_journal(
     """Return the record of a journal; arguments and errors as for ``Record.of``."""
     path = contents.path
     header = contents.header
-    record = Record(header, contents.events, contents.trials, contents.space, path=path)
+    trials = contents.trials
+    record = Record(header, contents.events, trials.all, trials.space, path=path)
     if header.get("setting") == "confirm":
         raise JournalError(
             f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`."

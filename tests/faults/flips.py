@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.sweep.cells import Cell, Folder, read_rows
 from kbo import minimize
 from kbo.errors import KboError
-from kbo.optimize.run import journal
+from kbo.optimize.run.journal_file import read_whole
 
 
 def journal_file(folder: Path) -> tuple[Path, Callable[[Path], str]]:
@@ -26,7 +26,7 @@ def journal_file(folder: Path) -> tuple[Path, Callable[[Path], str]]:
         return params["a"]
 
     minimize(objective, {"a": (0.0, 1.0), "b": ["good", "bad"]}, 12, journal=folder / "run.jsonl")
-    return folder / "run.jsonl", lambda path: repr(journal.read(path))
+    return folder / "run.jsonl", lambda path: repr(read_whole(path).events)
 
 
 def cell_file(folder: Path) -> tuple[Path, Callable[[Path], str]]:

@@ -25,7 +25,7 @@ from kbo.cli.script import load
 from kbo.errors import InvalidInput, KboError
 from kbo.integrations.ax import generation_strategy
 from kbo.optimize.evaluated.results import known_results
-from kbo.optimize.run import journal
+from kbo.optimize.run.journal_file import read_whole
 from kbo.space import Space
 from kbo.workers.call import error_text
 from kbo.workers.in_process import call_with_limit
@@ -53,7 +53,7 @@ READERS = {
     "audit of a table": Reader(".csv", kbo.audit),
     "audit of a journal": Reader(".jsonl", kbo.audit),
     "known results": Reader(".csv", lambda path: known_results(path, Space(BOX), False)),
-    "journal": Reader(".jsonl", journal.read),
+    "journal": Reader(".jsonl", read_whole),
     "run": Reader(".jsonl", lambda path: kbo.minimize(bowl, BOX, 7, journal=path)),
     "confirmation": Reader(
         ".jsonl", lambda path: kbo.confirm(bowl, CANDIDATES, 14, tolerance=0.1, journal=path)

@@ -18,8 +18,7 @@ import pytest
 
 import kbo
 from kbo.errors import InvalidInput
-from kbo.optimize.run.journal import read
-from kbo.optimize.run.trials import Trials
+from kbo.optimize.run.journal_file import read_whole
 from kbo.space import Space
 from tests.faults import REPEATS, interrupted
 
@@ -248,10 +247,7 @@ class Weeks:
         known = state(self.optimizer)
         self.next = known["next"]
         self.optimizer.save(self.saved)
-        header, events = read(self.saved)
-        first: Any = header["space"]
-        alone = Trials.of(Space.from_description(first, bool(header["named"])), events, self.saved)
-        assert alone.all == self.optimizer.trials
+        assert read_whole(self.saved).trials.all == self.optimizer.trials
         fresh = kbo.Optimizer(self.first, **self.options)
         fresh.run.load(self.saved)
         found = state(fresh)

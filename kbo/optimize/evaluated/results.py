@@ -11,18 +11,12 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.evaluated.table import (
-    GivenResults,
-    Row,
-    examples,
-    results_of_csv,
-    results_of_frame,
-)
+from kbo.optimize.evaluated.table import GivenResults, Row, examples, results_of_table
 from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
-from kbo.optimize.run.journal import read
+from kbo.optimize.run.journal_file import read_whole
 from kbo.optimize.run.outcome import OBJECTIVE, Outcome, Returned, outcome_of
 from kbo.optimize.run.table import heading
-from kbo.optimize.run.trials import Trial, Trials, measurements
+from kbo.optimize.run.trials import Trial, measurements
 from kbo.space import Params, Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -62,8 +56,9 @@ def known_results(
     Args:
         evaluated: None, a DataFrame, the path of such a table as CSV, or the path of a journal. The table has a column
             for each parameter ("x0", "x1", ... where the bounds are a list), for the "value", for each measurement and,
-            if there are standard errors, for "sem"; or it is one of ``Result.to_frame``. If a parameter is called
-            "value", all parameters have columns "params.<name>". Several objectives have columns "<name>" or
+            if there are standard errors, for "sem"; or it is one of ``Result.to_frame``, or of
+            ``trials_dataframe`` of Optuna. If a parameter is called "value", all parameters have columns
+            "params.<name>". Several objectives have columns "<name>" or
             "measured.<name>" in place of "value". Other columns are left out.
         space: The search space.
         maximize: Whether larger values are better; a journal must agree.
@@ -80,15 +75,13 @@ def known_results(
     values = checks.instance("was", {} if was is None else was, Mapping)
     value = heading(main_of(objectives))
     source = ""
-    if not isinstance(evaluated, (str, os.PathLike)):
-        given = results_of_frame(evaluated, space, needed, value)
-    else:
+    if isinstance(evaluated, (str, os.PathLike)):
         source = f" of {evaluated}"
-        path = checks.path("evaluated", evaluated)
-        if path.suffix == ".csv":
-            given = results_of_csv(path, space, needed, value)
-        else:
-            given = results_of_journal(path, maximize, objectives)
+        evaluated = checks.path("evaluated", evaluated)
+    if isinstance(evaluated, Path) and evaluated.suffix != ".csv":
+        given = results_of_journal(evaluated, maximize, objectives)
+    else:
+        given = results_of_table(evaluated, space, needed, value)
     rows = []
     for row in given.rows:
         if isinstance(row.params, dict):
@@ -209,11 +202,10 @@ def results_of_journal(path: Path, maximize: bool, objectives: Sequence[Objectiv
         InvalidInput: The journal cannot be read, or is of a run with other objectives.
     """
     try:
-        header, events = read(path)
-        space: Any = header.get("space", [])
-        trials = Trials.of(Space.from_description(space, bool(header.get("named"))), events, path)
+        contents = read_whole(path)
     except JournalError as error:
         raise InvalidInput(f"evaluated: {error}") from error
+    header = contents.header
     recorded = recorded_objectives(header)
     if _directions(recorded) != _directions(objectives):
         texts = ", ".join(map(str, recorded)) or "one objective"
@@ -224,7 +216,7 @@ def results_of_journal(path: Path, maximize: bool, objectives: Sequence[Objectiv
         )
     rows = []
     unfinished = []
-    for trial, params in zip(trials.all, trials.extended, strict=True):
+    for trial, params in zip(contents.trials.all, contents.trials.extended, strict=True):
         if trial.value is None:
             unfinished.append(f"Trial {trial.number}: {trial.status}.")
             continue

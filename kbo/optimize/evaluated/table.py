@@ -8,8 +8,17 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.run.outcome import SEM
-from kbo.optimize.run.table import COLUMNS, option, parsed, read_csv
+from kbo.optimize.run.given_table import (
+    MEASURED,
+    GivenTable,
+    is_bookkeeping,
+    measurement_in,
+    prefixed_parameters,
+    read_csv,
+    table_of_frame,
+    unfinished_status,
+)
+from kbo.optimize.run.table import number_in
 from kbo.space import Space
 
 _EXAMPLES = 3
@@ -51,8 +60,6 @@ def examples(entries: Sequence[str]) -> str:
 
 
 _VALUE = "value"
-_PARAMS = "params."
-_MEASURED = "measured."
 _TABLE = "Give a table with a column for each parameter and a column 'value', or one for each of several objectives."
 _EXPECTED = (
     "evaluated must be a DataFrame with a column for each parameter and a column 'value', or one for each of several "
@@ -61,40 +68,15 @@ _EXPECTED = (
 _CONVERSION = (
     "A list of dicts becomes a table by pandas.DataFrame(rows), a list of pairs by "
     "pandas.DataFrame([{**params, 'value': value} for params, value in pairs]), and a study of Optuna by "
-    "study.trials_dataframe(), with its columns renamed"
+    "study.trials_dataframe()"
 )
 
 
-class _Table(NamedTuple):
-    """A table of known results.
-
-    Attributes:
-        name: Its name in messages.
-        columns: The names of its columns.
-        rows: For each row its place, such as "line 3", and its entries by column, without missing ones.
-    """
-
-    name: str
-    columns: Sequence[Any]
-    rows: Sequence[tuple[str, dict[Any, Any]]]
-
-
-def results_of_frame(frame: Any, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the results in a DataFrame; other arguments as for ``results_of_csv``."""
-    if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
-        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(frame)}. {_CONVERSION}.")
-    rows = []
-    for number, row in enumerate(frame.to_dict("records")):
-        entries = {column: entry for column, entry in row.items() if not _is_missing(entry)}
-        rows.append((f"row {number}", entries))
-    return _results(_Table("the table", list(frame.columns), rows), space, needed, value)
-
-
-def results_of_csv(path: Path, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the results in a CSV file; cells of parameters become values of the space.
+def results_of_table(given: Any, space: Space, needed: Sequence[str], value: str) -> GivenResults:
+    """Return the completed trials in a table, and sentences about other rows and about unused columns.
 
     Args:
-        path: The file.
+        given: A DataFrame, or the path of a CSV file.
         space: The search space.
         needed: Names of the measurements without which a trial has failed.
         value: The name of the column of values, such as "value".
@@ -102,48 +84,32 @@ def results_of_csv(path: Path, space: Space, needed: Sequence[str], value: str) 
     Raises:
         InvalidInput: The file cannot be read, or a needed column is missing or ambiguous.
     """
+    is_frame = hasattr(given, "to_dict") and hasattr(given, "columns")
+    if not is_frame and not isinstance(given, Path):
+        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(given)}. {_CONVERSION}.")
     with checks.inside("evaluated"):
-        columns, lines = read_csv(path, _TABLE)
-    parameters = {}
-    for name, parameter in space.parameters.items():
-        parameters[f"{_PARAMS}{name}"] = parameter
-        if name != value:
-            parameters[name] = parameter
-    rows = []
-    for line, cells in lines:
-        entries = {}
-        for column, cell in cells.items():
-            if column in parameters:
-                entries[column] = option(cell, parameters[column])
-            else:
-                entries[column] = parsed(cell)
-        rows.append((f"line {line}", entries))
-    return _results(_Table(f"the table {path}", columns, rows), space, needed, value)
-
-
-def _is_missing(entry: Any) -> bool:
-    """Return True if an entry of a DataFrame is missing: None, NaN or NA."""
-    try:
-        return entry is None or bool(entry != entry)
-    except TypeError:  # pandas.NA has no truth value
-        return True
-
-
-def _results(table: _Table, space: Space, needed: Sequence[str], value: str) -> GivenResults:
-    """Return the completed trials in a table, and sentences about other rows and about unused columns."""
+        if is_frame:
+            table = table_of_frame(given)
+        else:
+            table = read_csv(given, _TABLE)
     columns = _columns_of(table, space, needed, value)
     rows = []
     unfinished: list[str] = []
     for place, entries in table.rows:
-        status = str(entries.get("status", "complete")).lower()
-        if columns.of_trials and status != "complete":
-            unfinished.append(f"{place}: {status}.")
+        status = unfinished_status(entries)
+        if columns.of_trials and status:
+            unfinished.append(f"{place}: {status.lower()}.")
             continue
-        params: Any = _with_none(_by_name(entries, columns.parameters), space)
+        given = {}
+        for name, entry in _by_name(entries, columns.parameters).items():
+            given[name] = table.value(entry, space.parameters[name])
+        params: Any = _with_none(given, space)
         if not space.named and len(params) == space.dimension:
             params = [params[name] for name in space.parameters]
-        measured = _by_name(entries, columns.measured)
-        rows.append(Row(place, params, (entries.get(columns.value), measured)))
+        measured = {}
+        for name, entry in _by_name(entries, columns.measured).items():
+            measured[name] = number_in(entry)
+        rows.append(Row(place, params, (number_in(entries.get(columns.value)), measured)))
     left_out = []
     if columns.unused:
         left_out.append(
@@ -183,11 +149,12 @@ class _Columns(NamedTuple):
     """The columns of a table.
 
     Attributes:
-        of_trials: Whether the table is one of ``Result.to_frame``, with parameters in columns "params.<name>".
+        of_trials: Whether the table is one of ``Result.to_frame`` or of Optuna, with parameters in columns
+            "params.<name>" or "params_<name>".
         value: The column of the values.
         parameters: The name of the parameter in each column that holds one.
         measured: The name of the measurement in each column that holds one.
-        unused: The other columns, without those that ``Result.to_frame`` writes.
+        unused: The other columns, without those that these tables have for other purposes.
     """
 
     of_trials: bool
@@ -197,20 +164,24 @@ class _Columns(NamedTuple):
     unused: list[Any]
 
 
-def _columns_of(table: _Table, space: Space, needed: Sequence[str], value: str) -> _Columns:
-    """Return the columns of a table; arguments and errors as for ``results_of_csv``."""
+def _columns_of(table: GivenTable, space: Space, needed: Sequence[str], value: str) -> _Columns:
+    """Return the columns of a table; arguments and errors as for ``results_of_table``."""
     value = _value_column(table, value)
-    of_trials = _has_prefixes(table.columns, space, value)
-    prefix = _PARAMS if of_trials else ""
-    parameters = {f"{prefix}{name}": name for name in space.parameters}
+    parameters = prefixed_parameters(table.columns)
+    for name in space.parameters:
+        parameters.pop(name, None)  # a parameter whose name begins as a prefix does
+    of_trials = bool(parameters)
+    if not of_trials:
+        _check_value(value, space)
+        parameters = {name: name for name in space.parameters}
     columns = _Columns(of_trials, value, {}, {}, [])
     for column in table.columns:
         # With a measurement called "seconds" there are the columns "seconds" and "measured.seconds".
-        is_of_trial = column in COLUMNS and f"{_MEASURED}{column}" in table.columns
+        is_of_trial = is_bookkeeping(column) and f"{MEASURED}{column}" in table.columns
         if column == value or is_of_trial:
             continue
         measurement = measurement_in(column, space, needed)
-        if column in parameters:
+        if parameters.get(column) in space.parameters:
             columns.parameters[column] = parameters[column]
         elif measurement in columns.measured.values():
             raise InvalidInput(
@@ -218,24 +189,20 @@ def _columns_of(table: _Table, space: Space, needed: Sequence[str], value: str) 
             )
         elif measurement is not None:
             columns.measured[column] = measurement
-        elif not of_trials or column not in COLUMNS:
+        elif not of_trials or not is_bookkeeping(column):
             columns.unused.append(column)
     return columns
 
 
-def _value_column(table: _Table, value: str) -> str:
+def _value_column(table: GivenTable, value: str) -> str:
     """Return the column of the values: "<value>" or "measured.<value>", where ``value`` is the name of the value.
 
     Raises:
-        InvalidInput: There is no such column, or several columns have the same name.
+        InvalidInput: There is no such column.
     """
-    with_prefix = f"{_MEASURED}{value}"
+    with_prefix = f"{MEASURED}{value}"
     if with_prefix in table.columns and not (value == _VALUE and value in table.columns):
         value = with_prefix
-    if len(set(table.columns)) < len(table.columns):
-        raise InvalidInput(
-            f"evaluated: {table.name} has several columns of one name: {checks.shown(table.columns)}."
-        )
     if value not in table.columns:
         raise InvalidInput(
             f"{_EXPECTED}; {table.name} has the columns {checks.shown(table.columns)}. Rename the one with the results "
@@ -244,29 +211,10 @@ def _value_column(table: _Table, value: str) -> str:
     return value
 
 
-def _has_prefixes(columns: Sequence[Any], space: Space, value: str) -> bool:
-    """Return True if the parameters are in columns "params.<name>", as those of ``Result.to_frame`` are.
-
-    Raises:
-        InvalidInput: They are not, and a parameter has the name of the column of the values.
-    """
-    for column in columns:
-        if str(column).startswith(_PARAMS) and column not in space.parameters:
-            return True
+def _check_value(value: str, space: Space) -> None:
+    """Raise InvalidInput if a parameter has the name of the column of the values, and columns have no prefixes."""
     if value in space.parameters and value not in space.constants:
         raise InvalidInput(
             f"evaluated: {value!r} is a parameter, and the name of the values of the objective: write all parameters "
-            f"as '{_PARAMS}<name>', such as '{_PARAMS}{value}'."
+            f"as 'params.<name>', such as 'params.{value}'."
         )
-    return False
-
-
-def measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | None:
-    """Return the name of the measurement in a column ("measured.<name>", "sem" or a needed name); None without one."""
-    if column in space.parameters:
-        return None
-    if column == SEM or column in needed:
-        return column
-    if str(column).startswith(_MEASURED):
-        return str(column).removeprefix(_MEASURED)
-    return None

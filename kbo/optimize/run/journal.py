@@ -18,7 +18,8 @@ from kbo._base import checks
 from kbo._base.files import replacing, sync_folder
 from kbo._base.locks import after_fork_in_child
 from kbo.errors import JournalError
-from kbo.optimize.run.events import FORMAT, Contents, Event, Header, header_of, line, parse
+from kbo.optimize.run.events import FORMAT, Event, Header, header_of, line, parse
+from kbo.optimize.run.journal_file import check_whole
 
 try:
     import fcntl
@@ -96,7 +97,8 @@ class Journal:
             self._write(first)
             sync_folder(self._place)
             return []
-        contents = _valid(parse(text), self.path)
+        contents = parse(text)
+        check_whole(contents, self.path)
         self._size = contents.size
         self._checksum = contents.checksum
         self.header = contents.header
@@ -220,45 +222,6 @@ _DECLARED = "completion_independent_of_noise"
 """The entry of a header that may differ when a run continues: it is no part of the problem."""
 
 
-def examine(path: str | os.PathLike[str]) -> Contents:
-    """Return the contents of a journal up to the first line that is not valid, without locking or repairing it.
-
-    Raises:
-        JournalError: There is no such file, or it is not a journal.
-    """
-    place = checks.path("path", path)
-    try:
-        if place.exists() and not (place.is_file() or place.is_dir()):
-            raise JournalError(
-                f"the journal {path} is a pipe or a device, not a file: choose another path."
-            )
-        text = place.read_bytes()
-    except FileNotFoundError as error:
-        raise JournalError(
-            f"there is no journal {path}: check the path. `kbo tune` and `kbo ask` begin one, and so does journal=... "
-            "in Python."
-        ) from error
-    except OSError as error:
-        raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
-    contents = parse(text)
-    _check_header(contents, path)
-    return contents
-
-
-def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
-    """Return header and events of a journal, without locking or repairing it.
-
-    Raises:
-        JournalError: There is no such file, it is not a journal, or it is damaged.
-    """
-    contents = _valid(examine(path), path)
-    if contents.unfinished:
-        warnings.warn(
-            f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
-        )
-    return contents.header, contents.events
-
-
 def write(
     path: str | os.PathLike[str], description: Mapping[str, Any], events: Sequence[Event]
 ) -> None:
@@ -331,35 +294,3 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
     if not all(isinstance(entry, Mapping) and "name" in entry for entry in value):
         return None
     return {str(entry["name"]): entry for entry in value}
-
-
-def _check_header(contents: Contents, path: str | os.PathLike[str]) -> None:
-    """Raise JournalError unless the first line is that of a journal which this version of kbo can read."""
-    if contents.other_format == "kbo-journal-1":
-        raise JournalError(
-            f"{path} is a journal of kbo 0.8 or before, which kbo 0.22 is the last version to read: its command "
-            f"`kbo journal repair {path} NEW` writes a journal that this version continues."
-        )
-    if contents.other_format:
-        raise JournalError(
-            f"{path} has the format {contents.other_format} of a later version of kbo, and this version reads "
-            f"{FORMAT}: upgrade kbo (pip install --upgrade kbo)."
-        )
-    if not contents.header:
-        reason = contents.damage or "no line"
-        raise JournalError(f"{path} is not a kbo journal ({reason}): choose another path.")
-
-
-def _valid(contents: Contents, path: str | os.PathLike[str]) -> Contents:
-    """Return the contents of a journal, all lines of which must be valid.
-
-    Raises:
-        JournalError: A line is not valid.
-    """
-    _check_header(contents, path)
-    if contents.damage:
-        raise JournalError(
-            f"the journal {path} was changed or damaged: {contents.damage}. Restore it, or save what comes before that "
-            f"line with `kbo journal repair {path} NEW`."
-        )
-    return contents

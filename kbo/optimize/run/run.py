@@ -33,7 +33,8 @@ from kbo.optimize.run.events import (
     unfit,
 )
 from kbo.optimize.run.guard import Guard, guarded
-from kbo.optimize.run.journal import Journal, differences, read, write
+from kbo.optimize.run.journal import Journal, differences, write
+from kbo.optimize.run.journal_file import read_whole
 from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Params, Space
@@ -400,12 +401,11 @@ class Run:
             raise JournalError(
                 "this optimiser writes a journal already: pass journal=path to a new one instead."
             )
-        header, events = read(path)
-        different = differences(header, self.header)
+        contents = read_whole(path)
+        different = differences(contents.header, self.header)
         if different:
             raise JournalError(f"{path} belongs to another problem:{_in_lines(different)}")
-        Trials.of(self.first_space, events, path)  # raises if an event does not fit
-        self._start(events)
+        self._start(contents.events)
 
     @guarded
     def restore(self, events: list[Event], space: Space) -> None:

@@ -1,8 +1,7 @@
-"""Trials as a table: rows, a pandas DataFrame, and files."""
+"""Trials as a table: rows, a pandas DataFrame, and files. ``given_table`` reads tables."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
 from kbo._base.extras import require
-from kbo._base.files import check_file, reading, replacing
+from kbo._base.files import replacing
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
@@ -173,7 +172,7 @@ def _is_text_of(kind: type, text: str) -> bool:
 def option(written: str, parameter: Parameter) -> Any:
     """Return the value of a parameter that a cell of CSV holds; the text itself if it holds none."""
     if isinstance(parameter, (Float, Int)):
-        return parsed(written)
+        return number_in(written)
     options = [value for value in parameter.options if cell(value) == written]
     if not options:
         options = [value for value in parameter.options if _is_nearly(value, written)]
@@ -184,62 +183,21 @@ def option(written: str, parameter: Parameter) -> Any:
 
 def _is_nearly(value: Any, cell: str) -> bool:
     """Return True if a cell holds a value as other programs write it, such as 1.0 for 1 and TRUE for True."""
-    if value in (cell, parsed(cell)):
+    if value in (cell, number_in(cell)):
         return True
     return not isinstance(value, str) and str(value).lower() == cell.lower()
 
 
-def parsed(cell: str) -> Any:
-    """Return the number that a cell of CSV holds; the text itself if it holds none."""
+def number_in(entry: Any) -> Any:
+    """Return the number in a text, whole if it is written so; any other entry is returned unchanged."""
+    if not isinstance(entry, str):
+        return entry
+    if re.fullmatch(r"[-+]?[0-9]{1,15}", entry.strip()):
+        return int(entry)
     try:
-        return float(cell)
+        return float(entry)
     except ValueError:
-        return cell
-
-
-def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return the columns of a CSV file, and for each further line its number and its cells, by column.
-
-    The separator is whichever of comma, semicolon and tab is most frequent in the first line. Empty cells are left out.
-    If the separator is no comma, numbers may have a decimal comma, as in 0,5.
-
-    Args:
-        path: The file.
-        advice: A sentence for the errors about the content that the file should have.
-
-    Raises:
-        InvalidInput: The file cannot be read, or a line has another number of fields than the first one.
-    """
-    check_file(path, advice)
-    with (
-        reading(path, "a table (CSV), text in UTF-8", advice),
-        open(path, encoding="utf-8-sig", newline="") as file,
-    ):
-        first_line = file.readline()
-        separator = max(",;\t", key=first_line.count)
-        file.seek(0)
-        reader = csv.reader(file, strict=True, delimiter=separator)
-        lines = [(reader.line_num, cells) for cells in reader if cells]
-    columns = lines[0][1] if lines else []
-    rows = []
-    for line, cells in lines[1:]:
-        if len(cells) != len(columns):
-            raise InvalidInput(
-                f"line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
-                "correct it, and put fields with a comma in quotes."
-            )
-        if separator != ",":
-            cells = [_with_point(cell) for cell in cells]
-        by_column = {column: cell for column, cell in zip(columns, cells, strict=True) if cell}
-        rows.append((line, by_column))
-    return columns, rows
-
-
-def _with_point(cell: str) -> str:
-    """Return a cell, with a point in place of the comma if it is a number with a comma."""
-    if re.fullmatch(r"[-+]?\d*,\d+(e[-+]?\d+)?", cell.strip(), re.IGNORECASE):
-        return cell.strip().replace(",", ".")
-    return cell
+        return entry
 
 
 def write(

@@ -1,113 +1,23 @@
-"""Journals as reports and commands read them: their contents, and the problem that the first line describes."""
+"""The problem that the header of a journal describes: its optimiser, limits and measurements."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpytorch.kernels import Kernel
 
-from kbo.errors import InvalidInput, JournalError, KboError
-from kbo.optimize import Certified, Constraint, Hypothesis, Optimizer, Practical, Safe, Trial
+from kbo.errors import InvalidInput
+from kbo.optimize import Certified, Constraint, Hypothesis, Optimizer, Practical, Safe
 from kbo.optimize.assumptions.hypotheses import KERNELS
 from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
-from kbo.optimize.run import journal
-from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.journal_file import reading_header, space_of
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.trials import Trials
 from kbo.optimize.search.search import Search
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies import Strategy
 from kbo.space import Params, Space
-
-
-class JournalFile(NamedTuple):
-    """The contents of a journal.
-
-    Attributes:
-        path: The file.
-        header: The description of the problem, in the first line.
-        events: The events before any damage, oldest first.
-        trials: The trials that the events describe.
-        space: The search space after the events.
-        damage: The first line that is damaged or does not fit the lines before it, and the reason; empty if there is
-            none.
-        unfinished: Whether the last line is incomplete, because the run was killed or is writing it.
-    """
-
-    path: Path
-    header: Header
-    events: list[Event]
-    trials: list[Trial]
-    space: Space
-    damage: str
-    unfinished: bool
-
-    @property
-    def main(self) -> str:
-        """The name of the value of a trial: the first objective, if there are several."""
-        return main_of(recorded_objectives(self.header))
-
-    def whole(self) -> JournalFile:
-        """Return the contents after a check that there is no damage.
-
-        Raises:
-            JournalError: A line is damaged or does not fit.
-        """
-        if self.damage:
-            raise JournalError(
-                f"{self.path} is damaged: {self.damage}. Save the lines before it with "
-                f"`kbo journal repair {self.path} NEW`."
-            )
-        return self
-
-
-def read_journal(path: Path) -> JournalFile:
-    """Return the contents of a journal up to the first line that is damaged or does not fit the lines before it.
-
-    Nothing is locked, repaired or executed. Every report and command reads journals by this function.
-
-    Raises:
-        JournalError: The file cannot be read, is no journal of kbo, or is a journal of kbo 0.8 or before.
-    """
-    contents = journal.examine(path)
-    with naming_file(path):
-        trials = Trials(space_of(contents.header))
-    damage = contents.damage
-    misfit = trials.add_all(contents.events)
-    if misfit:
-        damage = f"{misfit}, which does not fit the lines before"
-    events = contents.events[: trials.n_events]
-    return JournalFile(
-        path, contents.header, events, trials.all, trials.space, damage, contents.unfinished
-    )
-
-
-@contextlib.contextmanager
-def naming_file(path: Path) -> Iterator[None]:
-    """Put the path of a journal before the messages of errors in a block, unless they contain its name."""
-    try:
-        yield
-    except (InvalidInput, JournalError) as error:
-        if path.name in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error
-
-
-@contextlib.contextmanager
-def _reading_header() -> Iterator[None]:
-    """Turn errors of a block that reads the entries of a header into JournalError: kbo did not write the header."""
-    try:
-        yield
-    except KboError:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise JournalError(
-            f"the header of the journal cannot be used ({type(error).__name__}: {error})."
-        ) from error
 
 
 def optimizer_of(
@@ -131,7 +41,7 @@ def optimizer_of(
         InvalidInput: A kernel is missing.
     """
     with_kernel = {constraint.name: constraint for constraint in constraints}
-    with _reading_header():
+    with reading_header():
         setting = _setting_of(header, kernel)
         _check_kernels(header, with_kernel.keys())
         limits = [with_kernel.get(limit.name, limit) for limit in constraints_of(header)]
@@ -186,20 +96,19 @@ def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis]
     return kind(**arguments)
 
 
-def space_of(header: Mapping[str, Any]) -> Space:
-    """Return the space that a header describes; its constraint functions permit all params."""
-    with _reading_header():
-        return Space.from_description(header["space"], header["named"])
-
-
 def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
     """Return the limits on measured quantities that a header describes, without their kernels."""
-    with _reading_header():
+    with reading_header():
         constraints = []
         for entry in header.get("constraints", ()):
             arguments = {name: value for name, value in entry.items() if name not in KERNELS}
             constraints.append(Constraint(**arguments))
         return constraints
+
+
+def main_in(header: Mapping[str, Any]) -> str:
+    """Return the name of the value of a trial that a header describes: the first objective, if there are several."""
+    return main_of(recorded_objectives(header))
 
 
 def needed_by(header: Mapping[str, Any]) -> list[str]:
