@@ -264,7 +264,7 @@ def test_initial_arms_are_the_same_for_all_methods_of_a_seed_and_best_is_the_lea
     assert initial[0] == initial[1] != initial[2]
 
 
-CERTIFIED = Certified(rbf(0.3), noise_std=0.05, norm_bound=1.0)
+CERTIFIED = Certified(rbf(0.3), noise_std=0.05)
 
 
 @pytest.mark.parametrize("name", ["chaining-ucb", "chaining-ucb-rigorous"])
@@ -279,6 +279,7 @@ def test_minimize_covers_finite_spaces_and_reports_what_is_proved(name):
     assert "42 points given" in result.guarantee
     assert result.gap.value > 0
     assert result.upper - result.lower > 0.1
+    assert result.assumptions["norm_bound"] is None
 
 
 def minimized(bounds, **options):

@@ -178,11 +178,34 @@ def test_the_gap_covers_the_regret_and_a_run_stops_on_it():
 
 
 def test_a_norm_bound_that_follows_the_data_certifies_nothing():
-    options = {"setting": certified(), "method": "cmm-ucb-doubling"}
+    options = {"setting": certified(None), "method": "cmm-ucb-doubling"}
     result = kbo.maximize(lambda x: math.sin(3 * x[0]), LINE, 5, **options)
     assert not result.certified
     assert result.guarantee.startswith("not certified")
     assert "norm bound from the data" in result.assumptions["from"]
+
+
+@pytest.mark.parametrize("method", ["chaining-ucb", "chaining-ucb-rigorous", "cmm-ucb-practical"])
+def test_a_norm_bound_is_refused_by_methods_that_assume_none(method):
+    space = {"i": kbo.Int(0, 9)}
+    kbo.Optimizer(space, setting=certified(None), method=method)
+    with pytest.raises(kbo.InvalidInput, match=f"'{method}' does not use norm_bound: pass"):
+        kbo.Optimizer(space, setting=certified(), method=method)
+    limit = kbo.Constraint("memory", upper=1.0, noise_std=0.1, norm_bound=2.0)
+    with pytest.raises(kbo.InvalidInput, match="no norm_bound as the objective has none"):
+        kbo.Optimizer(space, setting=certified(None), method=method, constraints=[limit])
+
+
+@pytest.mark.parametrize("method", ["dmm-ucb", "ucb", "kernel-ts", "dmm-ucb-adaptive"])
+def test_a_norm_bound_is_needed_by_methods_whose_reports_assume_it(method):
+    noise_std = None if "adaptive" in method else 0.1
+    with pytest.raises(kbo.InvalidInput, match=rf"'{method}' needs .* pass Certified\(norm_bound"):
+        kbo.Optimizer(LINE, setting=certified(None, noise_std), method=method)
+
+
+def test_random_search_takes_a_setting_with_or_without_a_norm_bound():
+    for norm_bound in (None, 2.0):
+        kbo.minimize(lambda x: x[0], LINE, 2, setting=certified(norm_bound), method="random")
 
 
 def test_a_certified_run_needs_no_noise_level():

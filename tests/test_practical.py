@@ -471,6 +471,22 @@ def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(t
     assert "pass its optimiser" in Record.of(path).obstacle
 
 
+def test_a_subclass_models_the_objectives_and_practical_the_constraints():
+    setting = Latest(n_initial=3)
+    assert type(setting.for_quantity(Objective("speed"), 2)) is Latest
+    assert type(setting.for_quantity(kbo.Constraint("memory", upper=1.0), 2)) is kbo.Practical
+
+
+def test_a_setting_shows_its_arguments_only():
+    setting = kbo.Practical(n_initial=3)
+    space = Space(LINE)
+    limited = setting.for_quantity(kbo.Constraint("memory", upper=1.0), 2)
+    for variant in (setting.for_reports(), limited):
+        assert repr(variant) == repr(setting)
+        assert variant.describe(space) == setting.describe(space)
+        assert variant != setting
+
+
 # Surrogates are functions of the evaluations
 
 
@@ -535,7 +551,7 @@ def test_a_measured_quantity_has_every_argument_of_the_setting_but_the_noise_lev
     }
     limits = {"upper": 1.0} if quantity is kbo.Constraint else {}
     defaults = kbo.Practical()
-    assert arguments.keys() == {field.name for field in fields(kbo.Practical)}
+    assert arguments.keys() == {field.name for field in fields(kbo.Practical) if field.init}
     assert all(getattr(defaults, name) != value for name, value in arguments.items())
     setting = kbo.Practical(**arguments).for_quantity(quantity("m", noise_std=0.4, **limits), 2)
     arguments["noise_std"] = 0.4

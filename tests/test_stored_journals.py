@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.journal_file import read_journal
+from kbo.report.record import Record
 
 JOURNALS = Path(__file__).parent / "journals"
 
@@ -126,6 +128,31 @@ def test_a_journal_with_two_objectives_continues_with_the_same_answers(tmp_path)
     assert optimizer.interval(point) == close([0.53776185, 0.59648087, 0.65519988])
     assert optimizer.interval(point, "speed") == close([0.80055317, 0.88622998, 0.97190678])
     assert optimizer.insight.front().hypervolume.value == close(2.63387772)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("drawn", "chaining-ucb"), ("doubling", "cmm-ucb-doubling")]
+)
+def test_a_journal_with_norm_bounds_that_its_method_does_not_use_can_be_read_and_continued(
+    name, method, tmp_path
+):
+    path = shutil.copy(JOURNALS / f"journal-1.0.0-{name}.jsonl", tmp_path)
+    kernel = RBFKernel().double().initialize(lengthscale=0.5)
+    record = Record.of(path, kernel)
+    assert [trial.value for trial in record.trials] == close([0.32, 3.38, 0.98])
+    limit = kbo.Constraint("memory", upper=4.5, noise_std=0.1)
+    options = {"method": method, "constraints": [limit], "journal": path, "seed": 4}
+    setting = kbo.Certified(kernel, 0.1)
+    optimizer = kbo.Optimizer({"i": kbo.Int(0, 20)}, setting=setting, **options)
+    assert len(optimizer.trials) == 3
+    assert optimizer.interval({"i": 5}) == record.optimizer.interval({"i": 5})
+
+
+def test_a_parameter_called_norm_bound_is_compared_as_any_other(tmp_path):
+    path = tmp_path / "run.jsonl"
+    kbo.Optimizer({"norm_bound": (0.0, 1.0), "x": (0.0, 1.0)}, journal=path).close()
+    with pytest.raises(kbo.JournalError, match="space norm_bound: only in the journal"):
+        kbo.Optimizer({"x": (0.0, 1.0)}, journal=path)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def minimize(
         setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, so the bounds have no guarantee.
             ``Certified(kernel, noise_std, norm_bound)``: the bounds hold if these are right. ``Safe(kernel, noise_std,
             norm_bound, start=[...])``: in addition, no trial breaks a limit of ``constraints``.
-        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
+        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting), "dmm-ucb" (certified), or
+            "cmm-ucb" (safe).
         constraints: A list of limits on what the objective measures, ``kbo.Constraint("memory", upper=8.0)``, and on
             parameters: ``kbo.Linear({"a": 1, "b": 1}, upper=1)``, or functions that return whether given parameters are
             allowed.

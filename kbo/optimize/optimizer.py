@@ -57,7 +57,8 @@ class Optimizer:
     Args:
         bounds: See ``kbo.space.Space``.
         setting: ``Practical()`` (default), ``Certified(...)`` or ``Safe(...)``.
-        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
+        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting), "dmm-ucb" (certified), or
+            "cmm-ucb" (safe).
         maximize: Whether larger values are better.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         constraints: Limits on measured quantities (``kbo.Constraint``), and on parameters (``kbo.Linear`` or functions

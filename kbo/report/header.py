@@ -15,6 +15,7 @@ from kbo.optimize.objectives.objective import Objective, main_of, recorded_objec
 from kbo.optimize.run.journal_file import reading_header, space_of
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.search.search import Search
+from kbo.optimize.settings.certified import assumes_norm
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies import Strategy
 from kbo.space import Params, Space
@@ -42,12 +43,23 @@ def optimizer_of(
     """
     with_kernel = {constraint.name: constraint for constraint in constraints}
     with reading_header():
+        if header.get("setting") == "certified" and not assumes_norm(header["method"]):
+            header = _without_norm_bounds(header)
         setting = _setting_of(header, kernel)
         _check_kernels(header, with_kernel.keys())
         limits = [with_kernel.get(limit.name, limit) for limit in constraints_of(header)]
         objectives = recorded_objectives(header)
         space = space or space_of(header)
         return optimizer_with(header, space, setting, limits, objectives, **options)
+
+
+def _without_norm_bounds(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a header without norm bounds, which those of version 1.0 hold also where the method uses none."""
+    kept = {name: value for name, value in header.items() if name != "norm_bound"}
+    for kind in ("constraints", "objectives"):
+        if kind in kept:
+            kept[kind] = [{**entry, "norm_bound": None} for entry in kept[kind]]
+    return kept
 
 
 def _check_kernels(header: Mapping[str, Any], names: Collection[str]) -> None:

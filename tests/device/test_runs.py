@@ -48,7 +48,7 @@ CASES = {
     "chaining": (
         lambda p: noisy([p["i"] / 20, 0.3]),
         {"i": kbo.Int(0, 20)},
-        {"setting": CERTIFIED, "method": "chaining-ucb", "n_trials": 5},
+        {"setting": kbo.Certified(KERNEL, 0.1), "method": "chaining-ucb", "n_trials": 5},
     ),
     "certified limits": (measured, SQUARE, {"setting": CERTIFIED, **CERTAIN, "n_trials": 5}),
     "safe": (measured, SQUARE, {"setting": SAFE, **CERTAIN, "n_trials": 4}),

@@ -225,8 +225,8 @@ def _for_trials(
         if trial.value is not None:
             errors += [data.error(name, trial.key) for name in objectives]
     largest = max((error for error in errors if error is not None), default=0.0)
-    limit = setting.noise_upper
-    if limit is not None and largest > limit * (1 + 1e-9):
+    limit = setting.largest_error()
+    if largest > limit * (1 + 1e-9):
         raise InvalidInput(
             f"an observation has a standard error of {largest:g}, but the noise level is given as at most {limit:g}: "
             "no bound would hold. Give a noise level that is at least the largest standard error."

@@ -83,7 +83,7 @@ class Quantities:
         )
         self.safe_points: SafePoints | None = None
         if setting.explores_safely:
-            self.safe_points = SafePoints(problem.space, setting.start, len(self.limited))
+            self.safe_points = SafePoints(problem.space, setting.safe_starts(), len(self.limited))
         self.setting: Setting = setting
         self.problem: SearchProblem = problem
         self.space: Space = problem.space

@@ -60,9 +60,10 @@ class Certified(Setting):
             such as "dmm-ucb-adaptive". If a value has an error bar, ``(value, {"sem": 0.02})``, this is its constant
             instead; it must have been known before the evaluation. Methods that bound the noise online accept no error
             bars.
-        norm_bound: Bound of the RKHS norm of the objective. The prior mean is 0, and nothing is rescaled. Not for
-            "chaining-ucb" and "chaining-ucb-rigorous", which assume that the objective is a draw of the Gaussian
-            process.
+        norm_bound: Bound of the RKHS norm of the objective. The prior mean is 0, and nothing is rescaled. None for
+            methods that assume no norm bound: "chaining-ucb" and "chaining-ucb-rigorous", by which the objective is a
+            draw of the Gaussian process, and "cmm-ucb-doubling" and "cmm-ucb-practical", which estimate it. Optional
+            for "random", where it only tells which limits every function keeps, or none.
         delta: Probability, at most, that the bounds fail.
         scale: Covariance scale of the mixture, or a list of scales that are averaged, as for ``MartingaleMixture``.
         noise_upper: An upper bound of the noise level, if one is known, for methods that bound the level online.
@@ -96,8 +97,6 @@ class Certified(Setting):
     def __post_init__(self) -> None:
         numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "noise_upper")}
         kernel = checked_kernel(self.kernel, type(self).__name__, numbers)
-        if isinstance(kernel, Kernel):
-            checks.keep(self, norm_bound=checks.positive("norm_bound", self.norm_bound))
         independent = checks.flag(
             "completion_independent_of_noise", self.completion_independent_of_noise
         )
@@ -105,6 +104,7 @@ class Certified(Setting):
             self,
             kernel=kernel,
             noise_std=checks.maybe(checks.positive, "noise_std", self.noise_std),
+            norm_bound=checks.maybe(checks.positive, "norm_bound", self.norm_bound),
             noise_upper=checks.maybe(checks.positive, "noise_upper", self.noise_upper),
             delta=checks.probability("delta", self.delta),
             completion_independent_of_noise=independent,
@@ -200,7 +200,7 @@ class Certified(Setting):
         method_of_setting = named_method.make(
             kernel,
             1.0 if self.noise_std is None else self.noise_std,
-            self.norm_bound,
+            1.0 if self.norm_bound is None else self.norm_bound,
             self.delta,
             scale=self.scale,
             noise_upper=self.noise_upper,
@@ -214,12 +214,26 @@ class Certified(Setting):
                 f"method {method!r} needs the noise level: pass Certified(noise_std=...), or choose a method that "
                 'bounds it online, for example method="dmm-ucb-adaptive".'
             )
-        unused = "noise_upper" if knows_level else "noise_std"
-        if getattr(self, unused) is not None:
+        norm_counts = assumes_norm(method)
+        if norm_counts and named_method.has_bounds and self.norm_bound is None:
             raise InvalidInput(
-                f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...)."
+                f"method {method!r} needs a bound of the norm of the objective, or its reports do: pass "
+                "Certified(norm_bound=...), for example norm_bound=2.0."
             )
+        unused = ["noise_upper" if knows_level else "noise_std"]
+        if not norm_counts:
+            unused.append("norm_bound")
+        for name in unused:
+            if getattr(self, name) is not None:
+                raise InvalidInput(
+                    f"method {method!r} does not use {name}: pass Certified({name}=None, ...)."
+                )
         return method_of_setting
+
+    def largest_error(self) -> float:
+        if self.noise_upper is None:
+            return super().largest_error()
+        return self.noise_upper
 
     def for_objective(self, n_quantities: int) -> Certified:
         """Return the setting with the equal share ``delta / n_quantities`` of each quantity (a union bound)."""
@@ -233,8 +247,7 @@ class Certified(Setting):
         Raises:
             InvalidInput: No function within the norm bound keeps the limit anywhere.
         """
-        named_method = methods.get(method)
-        if named_method.norm == "estimated" or named_method.fixed_kernel:
+        if not assumes_norm(method):
             return False
         hypotheses = self._hypotheses_about(constraint)
         sizes = []
@@ -275,6 +288,7 @@ class Certified(Setting):
         if quantity.name == OBJECTIVE:
             return self.for_objective(n_quantities)
         online = self.hypotheses[0].noise_std is None
+        norm_counts = self.hypotheses[0].norm_bound is not None
         kernel = self.kernel if quantity.kernel is None else quantity.kernel
         noise_std = quantity.noise_std
         norm_bound = quantity.norm_bound
@@ -286,8 +300,8 @@ class Certified(Setting):
                 )
             noise_std = None
             norm_bound = None
-        elif norm_bound is None or (noise_std is None) != online:
-            raise InvalidInput(_missing_assumptions(quantity, online))
+        elif (norm_bound is not None) != norm_counts or (noise_std is None) != online:
+            raise InvalidInput(_missing_assumptions(quantity, online, norm_counts))
         elif not isinstance(kernel, Kernel):
             raise InvalidInput(
                 f"{quantity.title}: give it a kernel of its own, or a list of kbo.Hypothesis: those of "
@@ -301,7 +315,8 @@ class Certified(Setting):
         values = {"setting": "certified", **kernel_description(self.kernel, space.columns)}
         if isinstance(self.kernel, Kernel):
             values["noise_std"] = self.noise_std
-            values["norm_bound"] = self.norm_bound
+            if self.norm_bound is not None:
+                values["norm_bound"] = self.norm_bound
         values["delta"] = self.delta
         values["scale"] = self.scale
         if self.noise_upper:
@@ -316,9 +331,28 @@ class Certified(Setting):
 Certified.__init__ = naming_arguments(Certified.__init__)
 
 
-def _missing_assumptions(quantity: Measured, online: bool) -> str:
-    """Return the message for a quantity that lacks assumptions; ``online`` if the method bounds the noise level."""
-    if online:
+def assumes_norm(method: str) -> bool:
+    """Return whether a method, or the bound that reports show in its place, assumes a given norm bound.
+
+    A method that estimates the norm does not, and neither does one for draws of a Gaussian process with a fixed kernel.
+    """
+    named_method = methods.get(method)
+    return named_method.norm != "estimated" and not named_method.fixed_kernel
+
+
+def _missing_assumptions(quantity: Measured, online: bool, norm_counts: bool) -> str:
+    """Return the message for a quantity without the right assumptions.
+
+    Args:
+        quantity: The quantity.
+        online: Whether the method bounds the noise level online.
+        norm_counts: Whether the objective has a norm bound.
+    """
+    if not norm_counts:
+        needed = "noise_std, and no norm_bound as the objective has none"
+        example = "noise_std=0.1"
+        alternative = ""
+    elif online:
         needed = "norm_bound, and no noise_std"
         example = "norm_bound=2.0"
         alternative = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -84,9 +84,10 @@ class Practical(Setting):
     quantity at the recommended trial is within its limit by two standard deviations, if there is such a trial
     (docs/theory/constraints.md).
 
-    Variants: for another search pass ``strategies``. For another model override ``fitted`` in a subclass; for another
-    recommendation set ``surrogate`` there. A journal names the class, so that no other setting continues its run
-    (docs/howto.md, "A setting of your own").
+    Variants: for another search pass ``strategies``. For another model of the objectives override ``fitted`` in a
+    subclass; for another recommendation set ``surrogate`` there. The quantity of a constraint always has the model of
+    ``Practical`` itself, which is fitted for its limit: a model of the objective need not suit it. A journal names the
+    class, so that no other setting continues its run (docs/howto.md, "A setting of your own").
 
     Args:
         delta: Nominal probability that an interval fails.
@@ -110,10 +111,11 @@ class Practical(Setting):
     noisy: bool | None = None
     strategies: Sequence[Strategy] | None = None
 
+    _cuts: bool = field(default=True, init=False, repr=False)
+    _limit: float | None = field(default=None, init=False, repr=False)
+    _repetitions_if_tied: int = field(default=3, init=False, repr=False)
+
     surrogate: ClassVar[type[PracticalSurrogate]] = PracticalSurrogate
-    cuts: ClassVar[bool] = True
-    limit: ClassVar[float | None] = None
-    repetitions_if_tied: ClassVar[int] = 3
     default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
     about_limits: ClassVar[str] = (
@@ -223,10 +225,10 @@ class Practical(Setting):
             errors = prediction_errors(fitted_values)
             ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
             X, y = data(fitted_values)
-            if self.limit is None:
+            if self._limit is None:
                 fitted = self.fitted(problem.space, X, y, noise_std, errors, ratios)
             else:
-                fitted = fit_limited(self.limit, X, y, noise_std)
+                fitted = fit_limited(self._limit, X, y, noise_std)
             posterior = empty_posterior(
                 self.surrogate_arguments, problem, fitted, schedule.n_fitted
             )
@@ -248,7 +250,7 @@ class Practical(Setting):
     ) -> Fitted:
         """Fit the model of values y [n], larger ones better, at features X [n D].
 
-        A subclass overrides this method for a model of its own.
+        A subclass overrides this method for a model of its own. It is for objectives, and not for constraints.
 
         Args:
             space: The search space.
@@ -259,7 +261,7 @@ class Practical(Setting):
             ratios: Noise variances [n] relative to that of ``noise_std``, which differ where values have error bars.
         """
         bowl = Bowl.of(space)
-        return fit_values(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
+        return fit_values(X, y, noise_std, errors, ratios, cut=self._cuts, bowl=bowl)
 
     def _schedule_before(self, values: Sequence[Evaluation], space: Space) -> Schedule | None:
         """Return the schedule before the first fit; None while there are too few values."""
@@ -276,12 +278,12 @@ class Practical(Setting):
             next_fit=counts[n_initial - 1],
             noiseless=noiseless,
             estimated=self.noise_std is None,
-            needed_if_tied=self.repetitions_if_tied,
+            needed_if_tied=self._repetitions_if_tied,
         )
 
     def for_reports(self) -> Practical:
         """Return a copy whose model compresses bad values instead of cutting them."""
-        return self._with(cuts=False)
+        return self._with(_cuts=False)
 
     def with_noise(self) -> Practical:
         return self._with(noisy=True)
@@ -315,9 +317,10 @@ class Practical(Setting):
         noise_std = self.noise_std if quantity.name == OBJECTIVE else quantity.noise_std
         setting = self
         if quantity.limit is not None:
-            arguments = {field.name: getattr(self, field.name) for field in fields(Practical)}
-            setting = Practical(**arguments)._with(limit=quantity.limit)
-        return setting._with(noise_std=noise_std, repetitions_if_tied=1)
+            # A subclass is about the objectives, and a model of them need not suit the constraint.
+            arguments = {f.name: getattr(self, f.name) for f in fields(Practical) if f.init}
+            setting = Practical(**arguments)._with(_limit=quantity.limit)
+        return setting._with(noise_std=noise_std, _repetitions_if_tied=1)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values, with the name of a subclass."""
@@ -328,8 +331,11 @@ class Practical(Setting):
 
     def _arguments(self) -> dict[str, Any]:
         """Return the arguments that are not None by name; ``n_initial`` is always in it, as in older journals."""
-        all_arguments = vars(self).items()
-        arguments = {k: v for k, v in all_arguments if v is not None or k == "n_initial"}
+        arguments = {}
+        for name, value in vars(self).items():
+            is_given = value is not None or name == "n_initial"
+            if is_given and not name.startswith("_"):
+                arguments[name] = value
         if self.strategies is not None:
             arguments["strategies"] = "; ".join(s.describe() for s in self.strategies)
         return arguments

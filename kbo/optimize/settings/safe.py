@@ -79,6 +79,9 @@ class Safe(Certified):
             )
         super().check(method, n_trials)
 
+    def safe_starts(self) -> Sequence[Any]:
+        return self.start
+
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
         start = [space.canonical(params) for params in self.start]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -22,21 +23,25 @@ class Setting(ABC):
         certified: Whether the bounds can be proved.
         about_limits: How the search and the recommendation treat limits, in words.
         delta: Probability, at most, that the bounds fail.
-        start: Parameters of the first trials; empty unless the setting explores safely.
-        noise_upper: An upper bound of the noise level, in units of the objective; None without one.
     """
 
     default_method: ClassVar[str]
     certified: ClassVar[bool]
     about_limits: ClassVar[str]
     delta: float
-    start: Sequence[Any] = ()
-    noise_upper: float | None = None
 
     @property
     def explores_safely(self) -> bool:
         """Whether trials begin only at parameters that are certain to keep all limits, as with ``kbo.Safe``."""
-        return bool(self.start)
+        return bool(self.safe_starts())
+
+    def safe_starts(self) -> Sequence[Any]:
+        """Return the parameters of the first trials, known to keep all limits; empty unless trials are safe."""
+        return ()
+
+    def largest_error(self) -> float:
+        """Return the largest standard error of a value that the assumptions allow; by default it is infinite."""
+        return math.inf
 
     @abstractmethod
     def check(self, method: str, n_trials: int | None) -> None:

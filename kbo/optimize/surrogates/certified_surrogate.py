@@ -114,12 +114,14 @@ class CertifiedSurrogate(Surrogate):
         """Raise RefutedAssumptions if a value is too large for a posterior to compute with."""
         y = evaluation.value
         if y is not None and abs(y) > checks.largest_target(torch.float64):
+            figures = {"size": abs(y)}
+            if self.given.norm_bound is not None:
+                figures["norm_bound"] = self.given.norm_bound
             raise RefutedAssumptions(
                 "The data refute the assumptions: the objective had a value that no function of this norm and no "
                 "noise of a given level explain. Correct the objective, or let it raise an exception where it has "
                 "no value",
-                size=abs(y),
-                norm_bound=self.norm_bound,
+                **figures,
             )
 
     def _posterior_with(self, entering: Sequence[Evaluation]) -> Posterior:
@@ -178,7 +180,7 @@ class CertifiedSurrogate(Surrogate):
 
     @property
     def norm_bound(self) -> float:
-        """The given norm bound; only for one kernel, since each hypothesis of a list has its own."""
+        """The given norm bound, where there is one; each hypothesis of a list has its own."""
         assert self.given.norm_bound is not None
         return self.given.norm_bound
 
@@ -292,7 +294,7 @@ class CertifiedSurrogate(Surrogate):
         schedule: Any = self.posterior.schedule
         origin = "all given"
         noise_std = self.noise_std
-        norm_bound = self.norm_bound
+        norm_bound = self.given.norm_bound
         if isinstance(self.confidence, UnknownNorm):
             origin = "norm bound from the data, the others given"
             norm_bound = self.confidence.norm_bound_on(self.posterior)
