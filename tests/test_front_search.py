@@ -16,8 +16,8 @@ from kbo.optimize.objectives.hypervolume import (
     non_dominated,
 )
 from kbo.optimize.objectives.objective import Minimize
-from kbo.optimize.proposal.begin_search import search_for_trial
-from kbo.optimize.quantities.recommendation import FrontTrials
+from kbo.optimize.proposal.trial_search import search_for_trial
+from kbo.optimize.quantities.front_trials import FrontTrials
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
