@@ -280,7 +280,11 @@ def test_a_method_takes_what_it_uses_and_nothing_else(name):
     ("name", "options", "message"),
     [
         ("amm_ucb", {}, "did you mean 'amm-ucb'"),
-        ("igp-ucb", {"horizont": 3}, "kbo.bandit.make has no option 'horizont': did you mean 'horizon'"),
+        (
+            "igp-ucb",
+            {"horizont": 3},
+            "kbo.bandit.make has no option 'horizont': did you mean 'horizon'",
+        ),
         ("cmm-ucb", {"ridges": [0.1]}, "no use for ridges: .* ridges is for dmm-ucb"),
         ("random", {"dictionary": GreedyDictionary(0.1)}, "takes no options"),
         ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),
