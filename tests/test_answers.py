@@ -12,9 +12,9 @@ import torch
 
 import kbo
 from kbo._base.terminal import beside, bounded, confidence_level, rounded, rounded_up
+from kbo.optimize.confirmation.confirmation import Finalist
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
-from kbo.optimize.insight.confirmation import Finalist
 from kbo.optimize.insight.credible_sets import CredibleSet, open_choices
 from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.result import result_of

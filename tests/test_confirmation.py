@@ -15,8 +15,8 @@ from experiments.guarantees import confirmation as confirmation_figures
 from kbo._base.streams import AboveBar
 from kbo.confidence.repeated import bounded_mean, median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.insight.confirmation import Finalist
-from kbo.optimize.insight.race import Race
+from kbo.optimize.confirmation.confirmation import Finalist
+from kbo.optimize.confirmation.race import Race
 from kbo.optimize.result import result_of
 from tests.commands import kbo as command
 

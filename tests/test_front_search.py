@@ -16,8 +16,8 @@ from kbo.optimize.objectives.hypervolume import (
     non_dominated,
 )
 from kbo.optimize.objectives.objective import Minimize
-from kbo.optimize.proposal.begin_search import search_for_trial
-from kbo.optimize.quantities.recommendation import FrontTrials
+from kbo.optimize.proposal.trial_search import search_for_trial
+from kbo.optimize.quantities.front_trials import FrontTrials
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
@@ -189,6 +189,41 @@ def test_the_score_of_the_search_for_a_front_is_that_of_its_description(number, 
         expected += math.log(math.erfc(-slack / math.sqrt(2)) / 2)
         assert float(found[row]) == pytest.approx(expected, rel=1e-6)
     assert len(weights) == 1 or len(set(is_growth)) == 2
+
+
+class _NearlyExact(kbo.Practical):
+    """A model whose means are the observed values of points that are far from each other."""
+
+    def fitted(self, space, X, y, noise_std, errors, ratios):
+        kernel = unit_kernel(1)
+        kernel.initialize(lengthscale=0.01)
+        return Fitted(kernel, 1e-3, OutcomeTransform())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # a: extent 10, so a tenth of it below the least. b: extent 0.5, so 2 standard deviations below the largest.
+        ({}, [-1.0, -1.0]),
+        ({"b": 0.25}, [-1.0, 0.25]),
+    ],
+)
+def test_the_default_reference_is_a_tenth_of_the_extent_below_the_front(given, expected):
+    optimizer = kbo.Optimizer(
+        [(0.0, 1.0)],
+        objectives=["a", kbo.Maximize("b")],
+        reference=given or None,
+        setting=_NearlyExact(noisy=True, n_initial=4),
+    )
+    front = [(0.0, 1.0), (4.0, 0.8), (10.0, 0.5)]
+    dominated = (-20.0, -20.0)
+    for x, (a, b) in zip([0.1, 0.3, 0.5, 0.9], [*front, dominated], strict=True):
+        optimizer.tell([x], {"a": -a, "b": b})
+    quantities = optimizer.insight.quantities
+    searched = search_for_trial(quantities, 0, Subspace(optimizer.space), 4, []).front
+    assert sorted(searched.targets.tolist()) == [pytest.approx(point, abs=1e-3) for point in front]
+    assert searched.reference.tolist() == pytest.approx(expected, abs=1e-3)
+    assert searched.scale.tolist() == pytest.approx([11.0, 2.0], abs=1e-3)
 
 
 # What is said of a front, where the prior is known

@@ -255,7 +255,9 @@ def test_a_method_takes_what_it_uses_and_nothing_else(name):
     needed = {"horizon", "n_points", "norm_bound"} & {*named_method.needs} | level
     assert ("norm_bound" in needed) == (named_method.norm == "given")
     for number in given:
-        with refused(number in needed, f"{name}.* needs {number}: pass {number}="):
+        with refused(
+            number in needed, f"{name}.* needs {number}: pass {number}=... to kbo.bandit.make"
+        ):
             bandit.make(name, kernel=matern(1.5), delta=DELTA, **{**given, number: None})
     with refused(name not in FREE, "no use for ridge: do not pass it"):
         assert method(name, ridge=0.37).posterior().ridge == 0.37
@@ -278,7 +280,11 @@ def test_a_method_takes_what_it_uses_and_nothing_else(name):
     ("name", "options", "message"),
     [
         ("amm_ucb", {}, "did you mean 'amm-ucb'"),
-        ("igp-ucb", {"horizont": 3}, "no option 'horizont': did you mean 'horizon'"),
+        (
+            "igp-ucb",
+            {"horizont": 3},
+            "kbo.bandit.make has no option 'horizont': did you mean 'horizon'",
+        ),
         ("cmm-ucb", {"ridges": [0.1]}, "no use for ridges: .* ridges is for dmm-ucb"),
         ("random", {"dictionary": GreedyDictionary(0.1)}, "takes no options"),
         ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),

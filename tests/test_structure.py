@@ -63,18 +63,45 @@ def test_every_member_of_a_class_that_a_docstring_names_is_in_it():
     assert stale == set()
 
 
-def test_every_file_that_the_docstring_of_a_package_lists_is_in_its_folder():
-    packages = [*(ROOT / "kbo").rglob("__init__.py"), *(ROOT / "experiments").rglob("__init__.py")]
-    listed = set()
+def test_every_file_that_the_docstring_of_a_module_names_exists():
+    """In its folder (there also ``folder/``), in the folder above, or by its path in kbo or in the repository."""
+    named = set()
     missing = set()
-    for path in packages:
+    for path in [*(ROOT / "kbo").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")]:
         docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-        for name in re.findall(r"``([\w/]+(?:\.py|/))``", docstring):
-            listed.add(name)
-            if not (path.parent / name).exists():
+        bases = [path.parent, path.parent.parent, ROOT / "kbo", ROOT]
+        if path.name == "__init__.py":
+            bases = [path.parent, ROOT]
+        for name in re.findall(r"(?<![\w/.<*])[\w/]+\.py\b|``[\w/]+/``", docstring):
+            name = name.strip("`")
+            named.add(name)
+            if not any((base / name).exists() for base in bases):
                 missing.add((str(path.relative_to(ROOT)), name))
-    assert len(listed) > 20
+    assert len(named) > 150
     assert missing == set()
+
+
+def test_every_file_and_folder_of_the_map_exists():
+    """Of the map in CONTRIBUTING.md: the entries of a line by its indentation, files in its text in its folder."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    map_text = text.partition("## The map\n")[2].partition("\nImports go")[0]
+    folders = {}  # by the indentation of their line
+    missing = []
+    n_names = 0
+    for line in filter(None, map_text.splitlines()):
+        indentation = len(line) - len(line.lstrip())
+        folders = {level: folder for level, folder in folders.items() if level < indentation}
+        parent = [ROOT, *folders.values()][-1]
+        entries, _, description = line.strip().partition("   ")
+        names = re.findall(r"\w+(?:\.py|/)", entries)
+        folders[indentation] = parent / names[0]
+        paths = [parent / name for name in names]
+        in_text = re.findall(r"\w+(?:\.py|/)(?!\w)", description)
+        paths += [parent / names[0] / name for name in in_text]
+        n_names += len(paths)
+        missing += [str(path) for path in paths if not path.exists()]
+    assert n_names > 40
+    assert missing == []
 
 
 def test_bounds_and_acquisition_functions_know_posteriors_by_their_interface_alone():

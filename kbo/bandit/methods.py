@@ -215,7 +215,9 @@ class NamedMethod:
             facts["n_points"] = len(facts["points"])
         for name in self.needs:
             if name not in facts:
-                where = "methods.make, or to Certified" if name == "noise_upper" else "methods.make"
+                where = "kbo.bandit.make"
+                if name == "noise_upper":
+                    where += ", or to Certified"
                 raise InvalidInput(
                     f"method {self.name!r} needs {name}: pass {name}=... to {where}."
                 )
@@ -240,7 +242,9 @@ class NamedMethod:
         all_options = {"kernel", *_CHECKS}
         for method in METHODS.values():
             all_options.update(method.options)
-        raise InvalidInput(f"methods.make has no option {option!r}:{_nearest(option, all_options)}")
+        raise InvalidInput(
+            f"kbo.bandit.make has no option {option!r}:{_nearest(option, all_options)}"
+        )
 
 
 METHODS: dict[str, NamedMethod] = {}

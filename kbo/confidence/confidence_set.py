@@ -39,6 +39,9 @@ MIXED_SCALES = tuple(4.0**j for j in range(-3, 5))
 Scale = float | Sequence[float]
 """The covariance scale c of a mixture, or several that are averaged."""
 
+EXACT = Rounding(0.0, 0.0)
+"""No rounding errors."""
+
 
 class RidgeFit(NamedTuple):
     """The fit of a posterior at one ridge.
@@ -130,10 +133,6 @@ def checked_scale(scale: Scale) -> Scale:
             "scale must be a number above zero or a sequence of at least one, got none."
         )
     return tuple(checks.positive("scale", c) for c in scale)
-
-
-EXACT = Rounding(0.0, 0.0)
-"""No rounding errors."""
 
 
 @dataclass(frozen=True)

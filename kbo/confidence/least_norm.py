@@ -36,6 +36,9 @@ from kbo.errors import RefutedAssumptions
 from kbo.regression import Posterior, Rounding
 from kbo.regression.numerics import as_ridges
 
+ENERGY = 0.1
+"""Probability that ``unexplained`` rejects true assumptions, in units of delta."""
+
 TOO_LARGE = "a function that fits the data must have a larger norm"
 
 
@@ -159,10 +162,6 @@ def refuted(
         noise_std=noise_std,
         **figures,
     )
-
-
-ENERGY = 0.1
-"""Probability that ``unexplained`` rejects true assumptions, in units of delta."""
 
 
 def unexplained(confidence: Confidence, state: Posterior) -> bool:

@@ -8,16 +8,17 @@ A trial goes through these folders:
 3. ``settings/`` fit the ``surrogates/`` of the quantities under the ``assumptions/`` of the user.
 4. ``proposal/`` begins a ``search/`` of the space and asks the ``strategies/`` for the parameters of the next trial.
 5. ``loop/`` evaluates the objective at them, and repeats all this until there is a reason to stop.
-6. ``insight/`` answers questions about the run, and ``tracking.py`` reports it to other tools.
+6. ``insight/`` answers questions about the run, and ``tracking.py`` reports it to other tools. ``confirmation/``
+   evaluates a few candidates again, without a model.
 """
 
 from kbo.optimize.assumptions.hypotheses import Hypothesis, hypotheses
+from kbo.optimize.confirmation.confirm import confirm
+from kbo.optimize.confirmation.confirmation import Confirmation, Finalist
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison, Estimate
-from kbo.optimize.insight.confirm import confirm
-from kbo.optimize.insight.confirmation import Confirmation, Finalist
 from kbo.optimize.insight.credible_sets import CredibleSet, Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.insight.gap.gap import Gap

@@ -24,9 +24,9 @@ from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.run_gap import run_gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.proposal.begin_search import search_after_trials
 from kbo.optimize.proposal.params import best_params, next_params, safe_units
-from kbo.optimize.quantities.problem import journal_header, new_quantities
+from kbo.optimize.proposal.trial_search import search_after_trials
+from kbo.optimize.quantities.new_run import journal_header, new_quantities
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.quantities.recommendation import recommended_trial
 from kbo.optimize.run.events import Event

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from kbo._base.terminal import confidence_level
 from kbo.errors import InvalidInput
+from kbo.optimize.confirmation.confirm import confirm
+from kbo.optimize.confirmation.confirmation import Confirmation
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import TOLERATED, Comparison, Estimate
-from kbo.optimize.insight.confirm import confirm
-from kbo.optimize.insight.confirmation import Confirmation
 from kbo.optimize.insight.front import Front, FrontPoint
 from kbo.optimize.insight.gap.gap import Gap
 from kbo.optimize.insight.gap.infeasibility import Infeasible
@@ -34,6 +34,9 @@ from kbo.space import Params
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PROOF = 20_000
+"""Largest number of points for the proof of an optimality gap, or that no point keeps all limits."""
 
 _ELSEWHERE = {
     "best_params": "params",
@@ -284,10 +287,6 @@ class Result:
 def _summary() -> Any:
     """Return the module of the summary, loaded by name: reports import results, so results cannot import reports."""
     return import_module("kbo.report.summary")
-
-
-PROOF = 20_000
-"""Largest number of points for the proof of an optimality gap, or that no point keeps all limits."""
 
 
 def result_of(

@@ -17,8 +17,7 @@ On paper                                            | in code
 ``Tr E``, a bound of the operator norm of E         | ``Error.trace``, ``Error.norm``
 
 The formulas are computed in exact/kernel_ridge.py (Cholesky factor), spectral_ridges.py (many
-ridges),
-sketch/ (DTC) and views/.
+ridges), sketch/ (DTC) and views/.
 
 When a row is added, ``update(X, y)`` checks it (``check_data``), stores it, and calls
 ``changed()``. This replaces ``version`` and forgets the numbers at all ridges. Views, bounds and

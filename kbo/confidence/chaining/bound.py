@@ -7,8 +7,8 @@ of the posterior, bounds differences instead. At level i there are ``|T_i|`` dif
 standard deviations are at most ``eps_(i-1)``.
 
 On paper                                                                | in code
-``mean + sum of H_i over min std <= eps_i < std(x)``, Algorithm 1       | ``bonus.py``
-the proved bound, ``rigorous=True``                                     | ``proved.py``
+``mean + sum of H_i over min std <= eps_i < std(x)``, Algorithm 1       | ``bonus.Steps``
+the proved bound, ``rigorous=True``                                     | ``bonus.proved_cuts``
 
 Algorithm 1 only ranks points: it omits the levels below the least standard deviation, which are the
 same for all points, and without them it is no bound.

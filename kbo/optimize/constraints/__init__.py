@@ -1,1 +1,5 @@
-"""Limits on measured quantities: as a user states them (``constraint.py``), and in the search (``feasibility.py``)."""
+"""Limits on measured quantities.
+
+* ``constraint.py``: as a user states them; ``feasibility.py``: in the search
+* ``safe_points.py``: the points that are certain to keep them
+"""

@@ -9,6 +9,4 @@
 * trials: ``comparison.py`` (of two points, and with those that are worth new evaluations), ``outlier.py``
 * several objectives: ``front.py``
 * what is proved: ``gap/``
-* what new evaluations of a few candidates show without a model (docs/theory/confirm.md): ``confirm.py``, ``race.py``
-  (bounds, and the next candidate), ``confirmation.py`` (the outcome, also in words)
 """

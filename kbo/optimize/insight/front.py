@@ -15,7 +15,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate
 from kbo.optimize.objectives.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.objectives.objective import Objective
-from kbo.optimize.quantities.recommendation import FrontTrials
+from kbo.optimize.quantities.front_trials import FrontTrials
 from kbo.optimize.run.table import format_params
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate

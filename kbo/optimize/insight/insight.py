@@ -16,9 +16,10 @@ from kbo.optimize.insight.comparison import Comparison, comparison, finalists
 from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
-from kbo.optimize.proposal.begin_search import generator_of
+from kbo.optimize.proposal.trial_search import generator_of
+from kbo.optimize.quantities.front_trials import front_trials
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.quantities.recommendation import front_trials, recommended_trial
+from kbo.optimize.quantities.recommendation import recommended_trial
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run

@@ -8,13 +8,14 @@ from dataclasses import replace
 from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.proposal.begin_search import search_after_trials, search_for_trial
+from kbo.optimize.constraints.safe_points import SafePoints
+from kbo.optimize.proposal.trial_search import search_after_trials, search_for_trial
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.explanation import Explanation, explained
-from kbo.optimize.strategies.safe_exploration import SafeExploration, SafePoints, certainly_safe
+from kbo.optimize.strategies.safe_exploration import SafeExploration, certainly_safe
 from kbo.optimize.strategies.strategy import Strategy, propose
 from kbo.space import Params
 

@@ -16,6 +16,7 @@ from kbo.optimize.constraints.feasibility import (
     Feasibility,
     feasibility,
 )
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.quantities.places import Places
@@ -23,7 +24,6 @@ from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.strategies.safe_exploration import SafePoints
 from kbo.optimize.surrogates.evaluation import ANY, Evaluation, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space

@@ -1,7 +1,7 @@
 """The exact posterior at every ridge, from one eigendecomposition of its first rows.
 
-Notation as in resolvent.py. Rows after the decomposition are the border. When the border exceeds a
-fixed fraction of the basis, all rows are decomposed again.
+Notation as in spectral_ridges.py. Rows after the decomposition are the border. When the border
+exceeds a fixed fraction of the basis, all rows are decomposed again.
 
 Rows are scaled by the square roots of their counts c: with ``N = diag(c)``,
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.insight.gap.branch_and_bound import kept_everywhere
 from kbo.optimize.insight.gap.front_gap import front_gap
 from kbo.optimize.insight.gap.gap import (
@@ -26,12 +27,13 @@ from kbo.optimize.insight.gap.gap import (
     Lead,
     largest_gap,
 )
-from kbo.optimize.proposal.begin_search import search_after_trials
+from kbo.optimize.proposal.trial_search import search_after_trials
+from kbo.optimize.quantities.front_trials import front_trials
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.quantities.recommendation import front_trials, recommended_trial
+from kbo.optimize.quantities.recommendation import recommended_trial
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import largest_upper
-from kbo.optimize.strategies.safe_exploration import SafePoints, certainly_safe
+from kbo.optimize.strategies.safe_exploration import certainly_safe
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.surrogate import Surrogate
 

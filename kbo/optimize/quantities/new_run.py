@@ -1,4 +1,4 @@
-"""The problem of a run: its quantities before the first trial, and its description in the header of a journal."""
+"""A new run: its quantities before the first trial, and the header of its journal, which describes the problem."""
 
 from __future__ import annotations
 

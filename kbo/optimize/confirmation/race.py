@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kbo.confidence.repeated import bounded_mean, median_bounds
 from kbo.errors import InvalidInput
-from kbo.optimize.insight.confirmation import Confirmation, Finalist
+from kbo.optimize.confirmation.confirmation import Confirmation, Finalist
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.table import by_name

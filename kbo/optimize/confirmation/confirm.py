@@ -17,8 +17,8 @@ from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo._base.terminal import Bar, rounded_up, significant
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.insight.confirmation import Confirmation
-from kbo.optimize.insight.race import Race
+from kbo.optimize.confirmation.confirmation import Confirmation
+from kbo.optimize.confirmation.race import Race
 from kbo.optimize.run.trials import Trial
 from kbo.space import Params
 from kbo.workers.call import YEAR, Session

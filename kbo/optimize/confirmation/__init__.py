@@ -1,0 +1,6 @@
+"""What new evaluations of a few candidates show without a model (docs/theory/confirm.md).
+
+* ``confirm.py``: evaluations until enough is known
+* ``race.py``: bounds, and the next candidate
+* ``confirmation.py``: the outcome, also in words
+"""
