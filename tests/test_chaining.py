@@ -9,6 +9,7 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
@@ -31,7 +32,7 @@ from tests.test_covers import rbf, scaled
 pytestmark = pytest.mark.usefixtures("device")
 
 DELTA = 0.05
-KINDS = {"steps": {}, "smooth": {"smooth": True}, "rigorous": {"rigorous": True}}
+KINDS = {"steps": {}, "rigorous": {"rigorous": True}}
 
 
 def uniform(*shape: int, seed: int = 0) -> Tensor:
@@ -68,7 +69,7 @@ def test_bonuses_and_bounds_are_those_of_the_dense_formulas(kappa, n, size):
     assert bonuses["steps"].heights == pytest.approx(covers.heights(DELTA), rel=1e-12)
     for found, formula in (
         (bonuses["steps"], covers.steps),
-        (bonuses["smooth"].majorant, covers.smooth),
+        (bonuses["steps"].majorant, covers.smooth),
         (bonuses["rigorous"], covers.rigorous),
     ):
         close(found(std).cpu(), torch.tensor(formula(std.cpu().numpy(), DELTA)), 1e-11)
@@ -77,8 +78,10 @@ def test_bonuses_and_bounds_are_those_of_the_dense_formulas(kappa, n, size):
         close(torch.stack(confidence.interval(state, Z)), expected, 1e-9)
         asked = Chaining(DELTA, **KINDS[kind])  # for the set that is asked for
         close(torch.stack(asked.interval(state, Z)), expected, 1e-9)
-        quick = confidence.quick_interval(state, Z)[1]
-        assert (quick >= confidence.upper(state, Z) - 1e-12).all()
+        quick = torch.stack(confidence.quick_interval(state, Z))
+        continuous = "smooth" if kind == "steps" else kind
+        close(quick, torch.stack(chaining(formulas, Z, state.ridge, Z, DELTA, continuous)), 1e-9)
+        assert (quick[1] >= confidence.upper(state, Z) - 1e-12).all()
 
 
 def test_the_first_level_is_no_step_where_nothing_is_known_whatever_the_units():
@@ -163,6 +166,7 @@ def gp(n: int = 15, lengthscale: float = 0.5, **options) -> KernelRidgeGP:
     return KernelRidgeGP(X[:n], targets, rbf(lengthscale), 0.01, **options)
 
 
+MINIMISED = ScalarizedPosteriorTransform(torch.tensor([-1.0]).double())
 RULES = {"steps": {"smooth": False}, "smooth": {}, "rigorous": {"rigorous": True}}
 
 
@@ -177,13 +181,22 @@ def test_values_are_upper_bounds_in_the_units_of_the_model_also_with_pending_poi
     scaled_points, scaled_asked = ((tensor + 2) / 4 for tensor in (points, asked))
     made.train()
     acqf = ChainingUCB(made, points, DELTA, **RULES[kind])
-    confidence = Chaining(DELTA, points=scaled_points, **KINDS[kind])
+    confidence = Chaining(DELTA, rigorous=kind == "rigorous", points=scaled_points)
+
+    def upper(state):
+        if kind == "smooth":
+            return confidence.quick_interval(state, scaled_asked)[1].squeeze(-1)
+        return confidence.upper(state, scaled_asked).squeeze(-1)
+
     assert (acqf.guarantee is not None) == (kind == "rigorous")
-    close(acqf(asked), confidence.upper(inside, scaled_asked).squeeze(-1), 1e-9)
+    close(acqf(asked), upper(inside), 1e-9)
     assert acqf.guarantee is None  # what was asked for is not among the points
     acqf.set_X_pending(points[:2])
     pending = Hypothetical(inside, scaled_points[:2])
-    close(acqf(asked), confidence.upper(pending, scaled_asked).squeeze(-1), 1e-9)
+    close(acqf(asked), upper(pending), 1e-9)
+    lowest = ChainingUCB(made, points, DELTA, posterior_transform=MINIMISED, **RULES[kind])
+    mean = inside.predict(scaled_asked)[0].squeeze(-1)
+    close(lowest(asked) + mean, upper(inside) - mean, 1e-9)
 
 
 def test_covers_are_kept_by_the_next_acquisition_function():

@@ -273,6 +273,20 @@ def test_a_loop_never_leaves_the_certain_points(kind, observed):
     assert len(X[8:].unique(dim=0)) > 1
 
 
+def test_a_seed_gives_the_same_safe_point_and_leaves_the_global_generator_alone(observed):
+    X, Y = observed
+    acqf = safe(SafeUCB, X, Y)
+    options = {"num_restarts": 1, "raw_samples": 64, "options": {"maxiter": 3}}
+    points = []
+    for number, seed in enumerate([5, 5, 6]):
+        torch.manual_seed(number)
+        before = torch.get_rng_state()
+        points.append(optimize_safely(acqf, BOX.to(X), X, seed=seed, **options)[0])
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(points[0], points[1])
+    assert not torch.equal(points[0], points[2])
+
+
 def test_where_nothing_is_certain_a_known_point_is_returned(observed):
     X, Y = observed
     acqf, box, start = safe(SafeUCB, X, Y + 1.0), BOX.to(X), START.to(X)

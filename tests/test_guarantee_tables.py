@@ -8,6 +8,7 @@ import pytest
 from experiments.guarantees import (
     confirmation,
     draws,
+    hypotheses,
     noise_classes,
     parallel_trials,
     recommendation_limit,
@@ -22,6 +23,7 @@ TABLES = [
     (confirmation.main, (1, 20), "| better by 2 |"),
     (draws.widths, ([100], [5]), "prior-posterior ratio 0.9"),
     (draws.regret, (2, 30, 3), "mixture"),
+    (hypotheses.main, (1,), "15, one true | 0 of 1 | 0 |"),
     (parallel_trials.main, (1, 2), "| rosenbrock |"),
     (recommendation_limit.main, (1, "development", 1, 8), "kbo to the informed rule"),
     (sketches.main, (7,), "| cmm | exact CMM | 0 of"),

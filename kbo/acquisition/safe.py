@@ -1,4 +1,8 @@
-"""Acquisition functions for safe exploration: every point certainly keeps limits on other functions."""
+"""Acquisition functions for safe exploration: every point certainly keeps limits on other functions.
+
+For loops of BoTorch with models of kbo. ``kbo.Safe`` (``kbo/optimize/strategies/safe_exploration.py``)
+makes whole safe runs, and ``kbo/bandit/safe.py`` explores a finite set with posteriors and bounds alone.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +77,7 @@ def optimize_safely(
     X_safe: Tensor,
     num_restarts: int = 4,
     raw_samples: int = 512,
+    seed: int | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
     """Maximise an acquisition function over the points that certainly keep the limits.
@@ -86,6 +91,7 @@ def optimize_safely(
         X_safe: Points [s d] that are known to keep the limits, for example all that were evaluated.
         num_restarts: Number of searches.
         raw_samples: Number of random points among which they start.
+        seed: Seed of the random points. None takes a seed from torch's global generator.
         options: Further arguments of ``optimize_acqf``.
 
     Returns:
@@ -104,7 +110,10 @@ def optimize_safely(
         )
     n_samples = checks.whole("raw_samples", raw_samples, 1)
     n_searches = checks.whole("num_restarts", num_restarts, 1)
-    candidates = torch.cat([X, _near(X, box, n_samples)])
+    if seed is None:
+        seed = int(torch.randint(2**31, (), device="cpu"))
+    generator = torch.Generator().manual_seed(checks.seed(seed))
+    candidates = torch.cat([X, _near(X, box, n_samples, generator)])
     with torch.no_grad():
         certain = candidates[acqf.slack(candidates) >= _MARGIN]
     if len(certain):
@@ -141,9 +150,11 @@ def _search(acqf: SafeUCB, box: Tensor, starts: Tensor, options: dict[str, Any])
     return ends[acqf.slack(ends) >= 0]
 
 
-def _near(X: Tensor, box: Tensor, count: int) -> Tensor:
+def _near(X: Tensor, box: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Return random points [count d] of a box [2 d]: X [s d] plus normal steps of several sizes."""
-    scales = X.new_tensor(_SCALES)[torch.randint(len(_SCALES), (count, 1), device="cpu")]
-    steps = scales * torch.randn(count, X.shape[-1], device="cpu").to(X)
-    centres = X[torch.randint(len(X), (count,), device="cpu")]
+    sizes = torch.randint(len(_SCALES), (count, 1), generator=generator, device="cpu")
+    directions = torch.randn(count, X.shape[-1], generator=generator, device="cpu").to(X)
+    rows = torch.randint(len(X), (count,), generator=generator, device="cpu")
+    steps = X.new_tensor(_SCALES)[sizes] * directions
+    centres = X[rows]
     return (centres + steps * (box[1] - box[0])).clamp(*box)

@@ -163,8 +163,9 @@ class ChainingUCB(KernelUCB):
             ``optimize_acqf_discrete``, or a design that fills the box for ``optimize_acqf``.
         delta: Probability that the bounds may fail.
         rigorous: Whether to use the proved bound for the points of the set, not Algorithm 1.
-        smooth: Whether to use the continuous majorant of Algorithm 1, which has gradients, not its
-            steps.
+        smooth: Whether to use the continuous majorant of Algorithm 1
+            (``Chaining.quick_interval``), which has gradients, not its steps. Rigorous bounds are
+            continuous.
         previous: The acquisition function of an earlier round; its covers are kept while they are
             valid.
         posterior_transform, X_pending: As in ``KernelUCB``.
@@ -190,9 +191,17 @@ class ChainingUCB(KernelUCB):
     ) -> None:
         check_model(model)
         model.eval()  # in training mode the input transform might learn from the points
-        confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
+        confidence = Chaining(delta, rigorous, model.transform_inputs(points))
         if previous is not None:
             hint = "; pass a Chaining of your own to KernelUCB(model, chaining) instead"
             checks.instance("previous", previous, ChainingUCB, hint)
             confidence.share_covers(previous.confidence)
         super().__init__(model, confidence, posterior_transform, X_pending)
+        self.smooth: bool = checks.flag("smooth", smooth)
+
+    def _bound(self, view: Posterior, X: Tensor) -> Tensor:
+        if not self.smooth:
+            return super()._bound(view, X)
+        lower, upper = self.confidence.quick_interval(view, X)
+        bound = upper if self.weight >= 0 else lower
+        return self.weight * bound + self.offset

@@ -18,6 +18,10 @@ several limits, with hypothetical observations instead of a Lipschitz constant (
 2021). Safety depends on S alone. It needs proved bounds; a freely chosen width is not enough
 (Fiedler et al. 2024). So S uses the tightest bounds, and M and G use faster bounds, which are a
 little wider.
+
+For own loops over a finite set with posteriors and bounds alone. ``kbo.Safe``
+(``kbo/optimize/strategies/safe_exploration.py``) uses it in whole safe runs, and
+``kbo/acquisition/safe.py`` is for loops of BoTorch.
 """
 
 from __future__ import annotations

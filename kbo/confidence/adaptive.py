@@ -26,7 +26,7 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
 
 
-class Delegated(Confidence):
+class _Delegated(Confidence):
     """The bounds of the confidence that ``choose`` returns; it is called once after every change.
 
     Used for an unknown norm (``UnknownNorm``) or an unknown noise level (``AdaptiveMixture``).
@@ -75,7 +75,7 @@ _ABOVE = 1 + 1e-6
 """Multiple of ``B_low``, where F is a single function, that exceeds it by more than rounding."""
 
 
-class UnknownNorm(Delegated):
+class UnknownNorm(_Delegated):
     """Mixture bounds for functions of unknown norm, which is estimated; without a guarantee.
 
     The norm bound follows ``B_low``, a lower confidence bound of the norm. Data can refute a norm
@@ -228,7 +228,7 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
         return torch.tensor(width, dtype=torch.float64, device="cpu")
 
 
-class AdaptiveMixture(_Adaptive, Delegated):
+class AdaptiveMixture(_Adaptive, _Delegated):
     """Mixture bounds AMM, DMM or CMM for noise of unknown level, at its upper bound.
 
     For an ``AdaptiveRidge`` whose schedule is ``MixtureNoiseBounds``. The event of the mixture over

@@ -22,6 +22,9 @@ from kbo.regression import Posterior
 class CandidateGap(NamedTuple):
     """The recommended row of a finite set, and a bound of how much better another row can be.
 
+    For one posterior and one bound. The gap of a run, ``kbo.optimize.Gap``, also covers boxes, limits
+    and several objectives.
+
     Attributes:
         recommended: The row with the largest lower bound, or nearly; see ``candidate_gap``.
         lower: The lower bound of the recommended row.

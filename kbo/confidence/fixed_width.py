@@ -25,7 +25,7 @@ class FixedWidth(WidthConfidence):
         """Return None, because these bounds only rank points."""
 
 
-class AlternatingWidth(FixedWidth):
+class AlternatingWidth(WidthConfidence):
     """Bounds ``mean +- multiplier * sqrt(variance)`` whose multiplier changes from trial to trial.
 
     A search with a small width refines the best region so far; one with a large width finds other
@@ -44,7 +44,6 @@ class AlternatingWidth(FixedWidth):
         self.multipliers: tuple[float, ...] = tuple(
             checks.non_negative("multipliers", multiplier) for multiplier in multipliers
         )
-        super().__init__(max(self.multipliers))
 
     def width(self, state: Posterior) -> float:
         return self.for_trial(state.n).multiplier
@@ -52,3 +51,6 @@ class AlternatingWidth(FixedWidth):
     def for_trial(self, number: int) -> FixedWidth:
         """Return the bound of trial ``number``, which may begin while earlier trials are pending."""
         return FixedWidth(self.multipliers[number % len(self.multipliers)])
+
+    def reported(self) -> None:
+        """Return None, because these bounds only rank points."""

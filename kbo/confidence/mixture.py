@@ -1,12 +1,9 @@
 """The martingale-mixture bounds AMM, DMM and CMM: Flynn & Reeb (2024), arXiv:2403.12732.
 
-On paper, with s = noise_std^2, a0 = s / scale                     | in code
-``R^2 = quad(a0) + s log_det(a0) + 2 s ln(1/delta)`` (eq. 8)       | ``radius_of``
-``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}`` (Lemma 4.2)         | ``ConfidenceSet``
-``h(a; x) >= f(x)`` for all f in F and every a (Cor. 4.3, eq. 13)  | ``h``
-AMM: h at one a; DMM: the least h of a grid                        | ``MartingaleMixture``
-CMM: the least h of all a, the maximum over F (Thm 4.4, Thm 4.5)   | ``ExactBound``
-F is empty if B is below the least norm that fits                  | ``norm_lower_bound``
+``confidence_set.py`` has the confidence set F, its radius R and the bound ``h(a; x) >= f(x)`` for all
+f in F. AMM is h at one ridge a, DMM the least h of a grid of ridges, and CMM the least h of all
+ridges, which is the maximum over F (Thm 4.4, Thm 4.5; ``ExactBound``). F is empty if B is below the
+least norm that fits (``norm_lower_bound``).
 
 All bounds hold for all n and all x at once, with probability 1 - delta.
 """
@@ -65,7 +62,8 @@ class MartingaleMixture(SubGaussian):
 
     Flynn & Reeb (2024). The proof averages ("mixes") martingales. "cmm" is the exact maximum over F
     (Theorem 4.4), the tightest bound for this set of functions, at about the cost of "dmm". On an
-    exact posterior "amm" is tighter than ``SelfNormalized`` at the same ridge (Theorem 6.3).
+    exact posterior whose ridge is ``a0 = noise_std^2 / scale``, "amm" at this ridge is tighter than
+    ``SelfNormalized`` (Theorem 6.3). At other ridges it may be wider.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.

@@ -16,7 +16,8 @@ a number m with P(x_i <= m) >= 1/2, where s of the values are at most m,
 
     M(s, n) = 2 int_0^(1/2) (2 p)^s (2 (1 - p))^(n - s) dp = 2^(n + 1) P(B > s) / ((n + 1) C(n, s))
 
-with B binomial of n + 1 fair coins. Each (2 p)^s (2 (1 - p))^(n - s) is a supermartingale of
+with B binomial of n + 1 fair coins: a beta-binomial mixture, as Howard & Ramdas (2022) use for
+quantiles, with uniform weights on [0, 1/2]. Each (2 p)^s (2 (1 - p))^(n - s) is a supermartingale of
 expectation at most 1, and so is its average M. By Ville's inequality M stays below 1/alpha with
 probability 1 - alpha. M falls in s. Let s be the largest number with M(s, n) >= 1/alpha. Then the
 (s + 1)-th smallest value is at most the median, for all n at once, and likewise from above.

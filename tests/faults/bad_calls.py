@@ -416,7 +416,7 @@ def _confidence() -> Iterator[Call]:
     yield Call("FiniteSet", "delta", bounds, points=50, variant="mixture")
     yield Call("FixedWidth", "", bounds, multiplier=2.0)
     yield Call("UnknownNorm", "noise_std delta kind scale", bounds, guess=None, multiple=None)
-    yield Call("Chaining", "delta rigorous points smooth", bounds)
+    yield Call("Chaining", "delta rigorous points", bounds)
     kinds = "MartingaleMixture SelfNormalized FixedWidth FiniteSet Chaining UnknownNorm"
     for name in ("interval", "upper", "lower", "argmax_upper", "argmax_lower"):
         for kind in kinds.split():
@@ -483,7 +483,7 @@ def _acquisition() -> Iterator[Call]:
         "X_safe": lambda: X(2),
     }
     size = {"num_restarts": 1, "raw_samples": 4}
-    yield Call("optimize_safely", "", lambda found: found[1], **search, **size)
+    yield Call("optimize_safely", "seed", lambda found: found[1], **search, **size)
     yield Call("KernelUCB.__call__", X=lambda: X().unsqueeze(-2))
     yield Call("KernelUCB.set_X_pending", X_pending=lambda: X(3, 4))
     yield Call("InflatedThompsonSampling", f"model confidence seed {ucb}", scores)

@@ -286,6 +286,17 @@ def test_the_theorems_that_put_one_bound_inside_another(
         assert (cmm <= mixture("amm", [eta * sigma**2 / scale]) + 1e-7 * size).all()
 
 
+def test_amm_may_be_wider_than_the_self_normalised_bound_at_another_ridge_than_its_own():
+    X, y = noisy_data(20, "cpu", 0)
+    ridge = 0.01
+    state = fed(X, y, ridge)
+    Z = unit_square(12, 0)
+    bound = SelfNormalized(0.1, 50.0, 0.1)
+    for scale, is_narrower in ((0.1**2 / ridge, True), (0.001, False)):
+        amm = MartingaleMixture(0.1, 50.0, 0.1, "amm", scale, [ridge])
+        assert ((amm.upper(state, Z) < bound.upper(state, Z)) == is_narrower).all()
+
+
 @pytest.mark.parametrize("options", [{"kind": "amm", "ridges": [1, 2]}, {"ridges": [1, -1]}])
 def test_ridges_that_a_mixture_cannot_take_are_refused(options):
     with pytest.raises(InvalidInput, match="ridges"):

@@ -47,8 +47,6 @@ class Chaining(OverPoints):
             bounds at other points have no guarantee. If omitted, the set is the points X [N d] of
             each call. That is a rule for sets that change from round to round; it has no
             ``guarantee``, because a bound for one set does not cover the others.
-        smooth: Whether to replace the steps of Algorithm 1 by a continuous majorant, for searches by
-            gradients; the default of ``ChainingUCB``. Rigorous bounds are always continuous.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -56,17 +54,10 @@ class Chaining(OverPoints):
 
     covers: frozenset[str] = frozenset({"weights"})
 
-    def __init__(
-        self,
-        delta: float,
-        rigorous: bool = False,
-        points: Tensor | None = None,
-        smooth: bool = False,
-    ) -> None:
+    def __init__(self, delta: float, rigorous: bool = False, points: Tensor | None = None) -> None:
         super().__init__(points)
         self.delta: float = checks.probability("delta", delta)
         self.rigorous: bool = checks.flag("rigorous", rigorous)
-        self.smooth: bool = checks.flag("smooth", smooth)
         self._memory = ChainMemory()
         self._bonus: tuple[int, Bonus] | None = None  # with the version of the posterior
         if points is not None and rigorous:
@@ -93,10 +84,14 @@ class Chaining(OverPoints):
         self._memory = checks.instance("other", other, Chaining)._memory
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self._interval(state, X, self.smooth)
+        return self._interval(state, X, smooth=False)
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds [...] with the continuous majorant of the steps, at X [... d]."""
+        """Return the bounds [...] at X [... d], for searches by gradients.
+
+        The steps of Algorithm 1 are replaced by a continuous majorant. Rigorous bounds are
+        continuous, and are those of ``interval``.
+        """
         return self._interval(state, X, smooth=True)
 
     def _interval(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:

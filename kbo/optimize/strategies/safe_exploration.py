@@ -1,4 +1,8 @@
-"""Safe exploration (SafeOpt): every trial is at a point that is certain to keep all limits."""
+"""Safe exploration (SafeOpt): every trial is at a point that is certain to keep all limits.
+
+For runs with ``kbo.Safe``, over any space. ``kbo/bandit/safe.py`` is the exploration of a finite set alone, which this
+module uses, and ``kbo/acquisition/safe.py`` is for loops of BoTorch.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
     y = c - h q(x) + f(x) + noise,   f ~ GP(0, Matern 5/2 with a lengthscale per column),   noise ~ N(0, r s^2)
 
 theta has the logarithms of the lengthscales and of s^2. q is a bowl around the centre. The prior of c is flat, and
-h ~ N(0.4, 1): with h = 0.4 the bowl explains a sixth of the variance. The prior is wide, so the data decide the height,
-which may be negative. Without a bowl, strong noise leads every acquisition function into the corners, where a nearly
-linear function is best and least known (Siivola et al. 2018). Snoek et al. (2015) also have a bowl in their prior mean.
+h ~ N(0.4, 1): with h = 0.4 the bowl explains a seventh of the variance. The prior is wide, so the data decide
+the height, which may be negative. Without a bowl, strong noise leads every acquisition function into the corners, where
+a nearly linear function is best and least known (Siivola et al. 2018). Snoek et al. (2015) also have a bowl in their
+prior mean.
 
 r is 1, or the relative variance of values with error bars. So the ratios of error bars are used, but not their size,
 since an error bar over seeds leaves out other noise.

@@ -35,6 +35,9 @@ _BELOW_FOUND = "the norm bound or a limit leaves less there than the bounds of t
 class Gap(NamedTuple):
     """The optimality gap: how much better the optimum may be than the recommendation, at most.
 
+    The gap of a run. ``kbo.confidence.CandidateGap`` is that of one posterior and one bound over a finite set, without
+    a search, a proof or limits.
+
     Attributes:
         value: If the bounds hold, the largest possible improvement on the recommendation, in units of the objective.
             With several objectives it is the largest possible lead over the front, as a share of its extent.
