@@ -277,7 +277,8 @@ def test_a_rounded_number_stays_inside_its_rounded_interval_and_on_its_side_of_a
 def test_the_values_of_a_front_without_noise_are_certain_and_have_no_coverage():
     for noise_std, exact in ((0.0, True), (0.1, False)):
         setting = kbo.Practical(noise_std=noise_std)
-        optimizer = kbo.Optimizer(LINE, setting=setting, objectives=["cost", "time"])
+        goals = ["cost", kbo.Minimize("time", noise_std=noise_std)]
+        optimizer = kbo.Optimizer(LINE, setting=setting, objectives=goals)
         for number in range(8):
             optimizer.tell({"x": number / 7}, {"cost": number / 7, "time": (number / 7 - 0.8) ** 2})
         printed = optimizer.summary()
@@ -289,10 +290,11 @@ def test_the_values_of_a_front_without_noise_are_certain_and_have_no_coverage():
 
 def test_the_ways_to_check_the_best_trial_are_those_of_its_reader(tmp_path):
     journal = tmp_path / "run.jsonl"
-    with kbo.Optimizer(LINE, setting=kbo.Practical(noise_std=0.1), journal=journal) as optimizer:
-        for number in range(8):
-            optimizer.tell({"x": number / 7}, (number / 7) ** 2)
-        assert "evaluate the best ones again, and tell their results: tri" in optimizer.summary()
+    optimizer = kbo.Optimizer(LINE, setting=kbo.Practical(noise_std=0.1), journal=journal)
+    for number in range(8):
+        optimizer.tell({"x": number / 7}, (number / 7) ** 2)
+    assert "evaluate the best ones again, and tell their results: tri" in optimizer.summary()
+    optimizer.close()
     audited = str(kbo.audit(journal))
     assert f"`kbo confirm SCRIPT --journal {journal}`" in audited
     assert f"`kbo tell {journal} TRIAL VALUE --again`" in audited

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
-from kbo._base.terminal import beside, counted, printable, rounded, rounded_up, significant
+from kbo._base.terminal import (
+    beside,
+    counted,
+    has_width,
+    printable,
+    rounded,
+    rounded_up,
+    significant,
+)
 from kbo.bandit import methods
 from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.insight.expected_gain import N_MORE
@@ -154,7 +162,7 @@ def _recommendation(result: Result, names: Sequence[Any], chooser: str) -> Lines
     texts = []
     for name, interval in values:
         text = f"{name} {interval}"
-        if interval.lower < interval.upper:
+        if has_width(*interval):
             text += f" ({result.sure})"
         texts.append(text)
     return [
@@ -224,7 +232,7 @@ def hypervolume(front: Front) -> str:
     if front.hypervolume.upper <= 0:
         return f"0: no trial is better than the reference, {worst}, in all objectives"
     coverage = ""
-    if front.hypervolume.lower < front.hypervolume.upper:
+    if has_width(*front.hypervolume):
         coverage = f" ({_OF_VOLUMES})"
     return (
         f"{front.hypervolume}{coverage}: one number for the whole front (its hypervolume), larger is better; it "
