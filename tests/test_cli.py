@@ -162,7 +162,6 @@ def test_a_wrong_argument_leaves_the_journal_where_it_is_also_with_fresh(folder)
         ("--prune", "foo"),
         ("--noise-std", -1),
         ("--device", "foo"),
-        ("--workers", 2, "--seed", -1),
         ("--value-range", 3, 2),
         ("--evaluated", "foo.csv"),
         ("--stop-when", -1),
