@@ -4,6 +4,7 @@ import math
 import random
 import re
 import warnings
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR
 
 import pandas as pd
@@ -132,6 +133,15 @@ def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_trie
     assert (found.hardly_tried, found.decision) == ([], "stop")
 
 
+def test_a_whole_number_from_zero_or_one_on_has_no_lower_edge():
+    for low, edge in ((0, ""), (1, ""), (2, "lower")):
+        space = {"layers": kbo.Int(low, low + 9), "z": (0.0, 1.0)}
+        found = told(lambda p: p["layers"], space, 12).insight.answers()
+        assert by_name(found)["layers"].edge == edge
+        found = told(lambda p: -p["layers"], space, 12).insight.answers()
+        assert by_name(found)["layers"].edge == "upper"
+
+
 def test_a_value_at_a_bound_with_better_ones_beyond_is_told():
     space = {"x": kbo.Float(2.0, 3.0), "z": (0.0, 1.0)}
     found = told(lambda p: p["x"], space, 12).insight.answers()
@@ -139,6 +149,11 @@ def test_a_value_at_a_bound_with_better_ones_beyond_is_told():
     sentence = "; x is at its lower bound, widen it if you can"
     assert advice.ranges(found.effects).endswith(sentence)
     assert sentence not in advice.ranges(found.effects, has_bounds=False)
+    stop = replace(found, decision="stop")
+    assert advice.decision(stop) == "stop, or widen x"
+    assert advice.more_trials(stop).endswith(": stop, or widen x")
+    undecided = replace(found, decision="undecided")
+    assert advice.decision(undecided) == "undecided"
     words = {"act": kbo.Ordinal(["relu", "tanh"]), "z": (0.0, 1.0)}
     found = told(lambda p: float(p["act"] == "tanh"), words, 12).insight.answers()
     assert by_name(found)["act"].edge == ""
@@ -257,6 +272,34 @@ def test_a_rounded_number_stays_inside_its_rounded_interval_and_on_its_side_of_a
         gain = Answers(None, Estimate(width, 0, 0), "stop", None, 1.001 * width, [], (0, 0))
         _, value, tolerance = numbers_in(advice.more_trials(gain))
         assert value <= tolerance
+
+
+def test_the_values_of_a_front_without_noise_are_certain_and_have_no_coverage():
+    for noise_std, exact in ((0.0, True), (0.1, False)):
+        setting = kbo.Practical(noise_std=noise_std)
+        goals = ["cost", kbo.Minimize("time", noise_std=noise_std)]
+        optimizer = kbo.Optimizer(LINE, setting=setting, objectives=goals)
+        for number in range(8):
+            optimizer.tell({"x": number / 7}, {"cost": number / 7, "time": (number / 7 - 0.8) ** 2})
+        printed = optimizer.summary()
+        assert ("Certain?  yes, the values: the objectives have no noise" in printed) == exact
+        assert ("nominally 90%" not in printed) == exact
+        assert "optimizer.insight.front().choose(limits=...) picks one" in printed
+        assert optimizer.insight.front().choose(limits={"cost": 0.5})
+
+
+def test_the_ways_to_check_the_best_trial_are_those_of_its_reader(tmp_path):
+    journal = tmp_path / "run.jsonl"
+    optimizer = kbo.Optimizer(LINE, setting=kbo.Practical(noise_std=0.1), journal=journal)
+    for number in range(8):
+        optimizer.tell({"x": number / 7}, (number / 7) ** 2)
+    assert "evaluate the best ones again, and tell their results: tri" in optimizer.summary()
+    optimizer.close()
+    audited = str(kbo.audit(journal))
+    assert f"`kbo confirm SCRIPT --journal {journal}`" in audited
+    assert f"`kbo tell {journal} TRIAL VALUE --again`" in audited
+    table = pd.DataFrame({"x": [i / 7 for i in range(8)], "value": [i * i for i in range(8)]})
+    assert "kbo confirm SCRIPT" not in str(kbo.audit(table))
 
 
 def test_every_answer_prints_as_a_sentence_with_rounded_numbers():

@@ -131,6 +131,8 @@ def test_an_array_of_options_is_answered_with_how_to_make_a_list():
         ("n_calls", "n_trials"),
         ("max_evals", "n_trials"),
         ("joural", "journal"),
+        ("n_trial", "n_trials"),
+        ("timeouts", "timeout"),
     ],
 )
 def test_an_argument_of_another_library_or_a_mistyped_one_is_answered_with_its_name(argument, name):

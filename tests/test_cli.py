@@ -153,6 +153,24 @@ def test_fresh_sets_every_old_journal_aside_also_in_one_second(folder, monkeypat
     assert sorted(path.read_text().count('"ask"') for path in journals) == [1, 2, 3]
 
 
+def test_a_wrong_argument_leaves_the_journal_where_it_is_also_with_fresh(folder):
+    kbo("tune", "branin", "-q", "-n", 1)
+    (journal,) = (folder / "kbo-runs").glob("*.jsonl")
+    before = journal.read_text()
+    for wrong in (
+        ("--method", "foo"),
+        ("--prune", "foo"),
+        ("--noise-std", -1),
+        ("--device", "foo"),
+        ("--value-range", 3, 2),
+        ("--evaluated", "foo.csv"),
+        ("--stop-when", -1),
+    ):
+        kbo("tune", "branin", "--fresh", "-q", "-n", 1, *wrong, code=1)
+        assert [path.read_text() for path in (folder / "kbo-runs").glob("*.jsonl")] == [before]
+        assert journal.exists()
+
+
 def test_errors_are_one_line_and_exit_code_one(folder):
     (folder / "empty.py").write_text("bounds = {}")
     (folder / "comma.py").write_text("bounds = {,}")

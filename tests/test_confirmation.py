@@ -189,7 +189,9 @@ def test_statements_are_rounded_so_that_they_stay_true():
 
 def test_a_tolerance_that_is_not_reached_comes_with_the_budget_and_the_tolerance_that_would_do():
     few = kbo.confirm(noisy(), CANDIDATES, 12, tolerance=0.01)
-    assert few.stopped.endswith("not reached: give a larger budget (-n)")
+    assert few.stopped.endswith(
+        "not reached: give a larger budget (--budget, or kbo tune --confirm)"
+    )
     found = kbo.confirm(noisy(), CANDIDATES, 60, tolerance=0.01)
     advice = re.search(r"a budget of about (\d+) .*, or a tolerance of (\S+)", found.stopped)
     assert float(advice.group(2)) >= found.largest_lead

@@ -85,7 +85,8 @@ def test_known_results_are_recorded_once_and_points_to_try_may_be_complete_or_no
     assert listed == [{"choices": [[0.5, 0.1]]}, {"context": {1: 0.5}}]
     wrong = {
         "try_first must be a list": A,
-        r"try_first\[0\]: .*parameter 'layers': .*\[1, 3\]": [{"layers": 7}],
+        r"try_first\[0\]: parameter 'layers': .*\[1, 3\]": [{"layers": 7}],
+        r"try_first\[0\]: there is no parameter 'y7': the parameters are": [{"y7": 1}],
         r"try_first\[1\]: .*dropout": [A, {"dropout": 0.1}],
         r"try_first\[0\]: there is no parameter 'layer': did you mean 'layers'\?": [{"layer": 1}],
     }

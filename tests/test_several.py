@@ -202,8 +202,12 @@ def test_kbo_tune_shows_the_front(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    assert "each best for some taste" in kbo_command("tune", script, "-n", 4).stdout
     journal = "kbo-runs/tune-script.jsonl"
+    printed = kbo_command("tune", script, "-n", 4).stdout
+    assert "none better than another in every objective" in printed
+    advice = f'kbo.audit("{journal}").result.choose(limits=...) picks one'
+    assert advice in printed
+    assert advice in kbo_command("audit", journal).stdout
     assert "measured.error,measured" in kbo_command("journal", "export", journal).stdout
     for command, text in (
         (["confirm", script], "confirm is for one objective"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -50,8 +50,7 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
         for option in options:
             if option in names:
                 continue
-            similar = difflib.get_close_matches(option, names, n=1)
-            name = _ELSEWHERE.get(option) or next(iter(similar), "")
+            name = _ELSEWHERE.get(option) or _similar(option, names)
             advice = f"the arguments are {', '.join(names)}."
             if name in names:
                 advice = f"did you mean {name}?"
@@ -63,3 +62,16 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
         return function(*arguments, **options)
 
     return checked
+
+
+def _similar(option: str, names: Sequence[str]) -> str:
+    """Return the name that a wrong one probably means; empty if none is similar.
+
+    Names that begin with the wrong one, or with which it begins, come first.
+    """
+    beginnings = [name for name in names if name.startswith(option) or option.startswith(name)]
+    for candidates in (beginnings, names):
+        similar = difflib.get_close_matches(option, candidates, n=1)
+        if similar:
+            return similar[0]
+    return ""

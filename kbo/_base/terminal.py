@@ -66,11 +66,16 @@ def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str
 def bounded(lower: float, number: float, upper: float) -> str:
     """Return a number with its interval, rounded to the second digit of the width; without width only the number."""
     width = upper - lower
-    if width <= _LEAST_WIDTH * abs(number):
+    if not has_width(lower, number, upper):
         return f"{number:.4g}"
     low = rounded(lower, width, ROUND_FLOOR)
     high = rounded(upper, width, ROUND_CEILING)
     return f"{rounded(number, width)} [{low}, {high}]"
+
+
+def has_width(lower: float, number: float, upper: float) -> bool:
+    """Return whether the interval of a number is wider than rounding errors."""
+    return upper - lower > _LEAST_WIDTH * abs(number)
 
 
 def beside(number: float, limit: float) -> str:

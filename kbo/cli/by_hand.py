@@ -83,7 +83,8 @@ def show_known(journal: Path) -> None:
 def show_summary(optimizer: Optimizer, journal: Path) -> None:
     """Print the summary of the run so far."""
     result = results.result_of(optimizer, "", str(journal))
-    options.show_lines(summary.lines(result, f"`kbo tell {journal} TRIAL VALUE --again`"))
+    surer = f"measure the best ones again (`kbo tell {journal} TRIAL VALUE --again`)"
+    options.show_lines(summary.lines(result, surer, chooser=summary.chooser_of(journal)))
 
 
 def pending_text(trials: Iterable[Trial]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -201,6 +202,20 @@ def unused_path(path: Path) -> Path:
             break
         unused = path.with_name(f"{name}-{number}{path.suffix}")
     return unused
+
+
+@contextlib.contextmanager
+def renamed(path: Path) -> Iterator[None]:
+    """Rename a journal for a new one. If none has begun, because of a wrong argument, the name is restored."""
+    former = unused_path(path)
+    path.replace(former)
+    try:
+        typer.echo(f"renamed {path} to {former}", err=True)
+        yield
+    finally:
+        if not path.exists():
+            former.replace(path)
+            typer.echo(f"renamed {former} back to {path}: no run has begun", err=True)
 
 
 def apply_verbosity(quiet: bool, verbose: bool) -> None:

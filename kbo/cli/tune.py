@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -163,20 +164,22 @@ def tune(
         on_trial=_callbacks(verbose, live, script.name),
         device=device,
     )
-    if fresh and path.exists():
-        former = options.unused_path(path)
-        path.replace(former)
-        typer.echo(f"renamed {path} to {former}", err=True)
     _, on_parameters = constraint_module.measured_only(constraints)
-    result = options.in_changed_space(
-        run,
-        path,
-        kbo.Space(script.bounds, on_parameters),
-        script.was,
-        'was = {"NAME": VALUE} beside bounds',
-        allow_change,
-    )
-    options.show_lines(summary.lines(result, f"`kbo confirm {target}`"))
+    space = kbo.Space(script.bounds, on_parameters)
+    renamed = contextlib.nullcontext()
+    if fresh and path.exists():
+        renamed = options.renamed(path)
+    with renamed:
+        result = options.in_changed_space(
+            run,
+            path,
+            space,
+            script.was,
+            'was = {"NAME": VALUE} beside bounds',
+            allow_change,
+        )
+    surer = f"`kbo confirm {target}` repeats the best ones"
+    options.show_lines(summary.lines(result, surer, chooser=summary.chooser_of(path)))
     if result.stopped.startswith("interrupted"):
         typer.echo("The same command continues from here.")
         raise typer.Exit(130)

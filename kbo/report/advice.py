@@ -60,11 +60,22 @@ def _stop(answers: Answers, trials: str) -> str:
     gain = f"{significant(answers.gain.value, 2)} on average, too little to matter"
     if answers.tolerance:
         gain += f" ({significant(answers.tolerance, 2)} or less)"
-    at_an_edge = [effect.name for effect in answers.effects if effect.edge]
-    if at_an_edge:
-        names = listed(at_an_edge)
-        return f"{trials} inside these bounds would improve it by {gain}: stop, or widen {names}"
-    return f"{trials} would improve it by {gain}: stop"
+    if _at_an_edge(answers):
+        trials += " inside these bounds"
+    return f"{trials} would improve it by {gain}: {decision(answers)}"
+
+
+def decision(answers: Answers) -> str:
+    """Return the decision about more trials, in a few words: "stop" with the bounds to widen in its place, if any."""
+    names = _at_an_edge(answers)
+    if answers.decision == STOP and names:
+        return f"{STOP}, or widen {listed(names)}"
+    return answers.decision
+
+
+def _at_an_edge(answers: Answers) -> list[str]:
+    """Return the names of the parameters whose recommended value is at a bound with better ones beyond."""
+    return [effect.name for effect in answers.effects if effect.edge]
 
 
 def _undecided(answers: Answers, trials: str) -> str:
@@ -129,7 +140,10 @@ def _behind(front: Front, gap: Gap) -> str:
     losses = []
     for name, extent in front.extents.items():
         losses.append(f"{rounded_up(gap.value * extent, 3)} worse in {name}")
-    return f"for every setting one of these is at most {' and '.join(losses)}"
+    settings = "one of these"
+    if len(front.points) == 1:
+        settings = "this one"
+    return f"compared with any other setting, {settings} is at most {' and at most '.join(losses)}"
 
 
 def what_matters(effects: Sequence[Effect]) -> str:

@@ -85,7 +85,15 @@ class Audit:
             lines.append(("Reported", self._reported_front()))
         else:
             lines += [("Reported", self._reported_best()), ("Best", self._likely_best())]
-        answers = summary.lines(self.result, "kbo.confirm", not history.inferred, history.names)
+        surer = "kbo.confirm repeats the best ones"
+        chooser = f"kbo.audit(...).{summary.CHOOSER}"
+        if history.journal:
+            surer = (
+                f"`kbo confirm SCRIPT --journal {history.journal}`, or by hand `kbo tell {history.journal} TRIAL VALUE "
+                "--again` repeats the best ones"
+            )
+            chooser = summary.chooser_of(history.journal)
+        answers = summary.lines(self.result, surer, not history.inferred, history.names, chooser)
         return lines + [line for line in answers if line[0] not in ("Trials", "Best", "Details")]
 
     def _reported_best(self) -> str:
@@ -250,5 +258,6 @@ def _trials_of(
         return imported_table.trials_of_table(path, target, maximize, bounds)
     if path.suffix == ".jsonl":
         optimizer = Record.of(path).reopened()
-        return ImportedTrials(path.name, "the journal", optimizer, range(len(optimizer.trials)))
+        names = range(len(optimizer.trials))
+        return ImportedTrials(path.name, "the journal", optimizer, names, journal=str(path))
     raise InvalidInput(f"{path} is no history. {_ADVICE}")

@@ -45,8 +45,11 @@ _IN_CARDS = (
 )
 """Labels of lines of the summary that have their own place on the page."""
 
-_SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again`"
-"""The commands and the call that evaluate the best trials again."""
+_SURER = (
+    "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again` repeats the best "
+    "ones"
+)
+"""How the best trials are evaluated again, by command, call and hand."""
 
 _ASSUMPTIONS = {
     "noise_std": "noise level (units of the objective)",
@@ -187,7 +190,10 @@ def _text_values(record: Record, sentences: Mapping[str, str] | None) -> dict[st
     if result is not None:
         names = [record.name(trial) for trial in record.trials]
         details = dict(summary.details(result, names))
-        sentences = sentences or dict(summary.lines(result, _SURER))
+        chooser = summary.CHOOSER
+        if record.path is not None:
+            chooser = summary.chooser_of(record.path)
+        sentences = sentences or dict(summary.lines(result, _SURER, chooser=chooser))
         if result.value is not None:
             headlines = summary.headlines(result)
     sentences = sentences or {}

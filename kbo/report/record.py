@@ -33,6 +33,7 @@ class ImportedTrials(NamedTuple):
         names: The name of each trial in the tool.
         remark: A text about trials, rows and columns that are not used; empty if all are used.
         inferred: Whether the search space is unknown; its ranges are then the ranges of the trials.
+        journal: The path of the journal of kbo that has the trials; empty for trials of another tool.
     """
 
     source: str
@@ -41,6 +42,7 @@ class ImportedTrials(NamedTuple):
     names: Sequence[Any]
     remark: str = ""
     inferred: bool = False
+    journal: str = ""
 
 
 @dataclass(frozen=True)

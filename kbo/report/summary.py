@@ -5,13 +5,22 @@ Terminal, notebook, page and audit all show these sentences. The numbers come fr
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
-from kbo._base.terminal import beside, counted, printable, rounded, rounded_up, significant
+from kbo._base.terminal import (
+    beside,
+    counted,
+    has_width,
+    printable,
+    rounded,
+    rounded_up,
+    significant,
+)
 from kbo.bandit import methods
 from kbo.optimize.constraints.constraint import violations
 from kbo.optimize.insight.expected_gain import N_MORE
@@ -20,6 +29,7 @@ from kbo.optimize.run.outcome import with_condition
 from kbo.optimize.run.table import format_params
 from kbo.optimize.run.trials import repetitions
 from kbo.report.advice import (
+    decision,
     first_trial,
     good_values,
     guaranteed_gap,
@@ -41,6 +51,9 @@ if TYPE_CHECKING:
 
 Lines = list[tuple[str, str]]
 """Lines of text: pairs of a label and a sentence."""
+
+CHOOSER = "result.choose(limits=...)"
+"""The call that picks a setting of the front of a result."""
 
 _STATUSES = {"pending": "pending", "pruned": "stopped early", "removed": "removed"}
 """Words for the statuses of trials, except complete and failed."""
@@ -87,7 +100,8 @@ def text(lines: Lines, columns: int | None = None) -> str:
 def of(optimizer: Optimizer, full: bool = False) -> str:
     """Return the summary of a run as text; see ``Result.summary``."""
     result = result_of(optimizer, "", optimizer.run.path)
-    rows = lines(result, "kbo.confirm")
+    chooser = "optimizer.insight.front().choose(limits=...)"
+    rows = lines(result, "evaluate the best ones again, and tell their results", chooser=chooser)
     if full:
         rows += details(result)
     return text(rows)
@@ -95,17 +109,19 @@ def of(optimizer: Optimizer, full: bool = False) -> str:
 
 def lines(
     result: Result,
-    surer: str = "result.confirm(objective, 60)",
+    surer: str = "result.confirm(objective, 60) repeats the best ones",
     has_bounds: bool = True,
     names: Sequence[Any] | None = None,
+    chooser: str = CHOOSER,
 ) -> Lines:
     """Return the summary of a run in at most nine lines. A line with nothing to say is left out.
 
     Args:
         result: The run.
-        surer: The call or the command that evaluates the best trials again.
+        surer: How the best trials are evaluated again, as a clause.
         has_bounds: Whether the bounds of the parameters are known; otherwise they are the ranges of the trials.
         names: The names of the trials; None for their numbers.
+        chooser: The call that picks a setting of the front.
     """
     if names is None:
         names = range(len(result.trials))
@@ -121,7 +137,7 @@ def lines(
     elif result.optimizer.objectives and result.front is None:
         rows.append(("Front", "unknown: there are too few trials for a model of each objective"))
     else:
-        rows += _recommendation(result, names)
+        rows += _recommendation(result, names, chooser)
         if result.feasibility is not None and not broken:
             rows.append(("Limits?", str(result.feasibility)))
         if result.certified:
@@ -137,8 +153,8 @@ def lines(
     return [(label, sentence) for label, sentence in rows if sentence]
 
 
-def _recommendation(result: Result, names: Sequence[Any]) -> Lines:
-    """Return the lines about the recommended setting, or about the front of several objectives."""
+def _recommendation(result: Result, names: Sequence[Any], chooser: str) -> Lines:
+    """Return the lines about the recommended setting, or about the front; arguments as for ``lines``."""
     setting = recommended_setting(result, names)
     if result.front is None:
         return [("Best", setting), ("Value", recommended_value(result))]
@@ -146,11 +162,11 @@ def _recommendation(result: Result, names: Sequence[Any]) -> Lines:
     texts = []
     for name, interval in values:
         text = f"{name} {interval}"
-        if interval.lower < interval.upper:
+        if has_width(*interval):
             text += f" ({result.sure})"
         texts.append(text)
     return [
-        ("Front", front_extent(result.front, names)),
+        ("Front", front_extent(result.front, names, chooser)),
         ("Balanced", f"{setting}; {', '.join(texts)}"),
         ("Volume", hypervolume(result.front)),
     ]
@@ -183,8 +199,8 @@ def broken_limits(result: Result, names: Sequence[Any]) -> str:
     )
 
 
-def front_extent(front: Front, names: Sequence[Any]) -> str:
-    """Return the number of settings on a front, and the range of each objective there; names as for ``lines``."""
+def front_extent(front: Front, names: Sequence[Any], chooser: str = CHOOSER) -> str:
+    """Return the number of settings on a front, and the range of each objective there; arguments as for ``lines``."""
     texts = []
     for name, (least, largest) in front.ranges.items():
         intervals = [point.values[name] for point in front.points]
@@ -199,8 +215,13 @@ def front_extent(front: Front, names: Sequence[Any]) -> str:
     trials = listed(names[point.trial.number] for point in front.points)
     if len(front.points) == 1:
         return f"trial {trials} is best in every objective: {', '.join(texts)}"
-    sentence = f"{len(front.points)} settings, each best for some taste: {', '.join(texts)}"
-    return f"{sentence} (trials {trials}). result.choose(limits=...) picks one"
+    sentence = f"{len(front.points)} settings, none better than another in every objective: {', '.join(texts)}"
+    return f"{sentence} (trials {trials}). {chooser} picks one"
+
+
+def chooser_of(journal: str | os.PathLike[str]) -> str:
+    """Return the call that picks a setting of the front of a run, from its journal."""
+    return f'kbo.audit("{os.fspath(journal)}").{CHOOSER}'
 
 
 def hypervolume(front: Front) -> str:
@@ -210,8 +231,11 @@ def hypervolume(front: Front) -> str:
     worst = ", ".join(f"{name} {value:.4g}" for name, value in front.reference.items())
     if front.hypervolume.upper <= 0:
         return f"0: no trial is better than the reference, {worst}, in all objectives"
+    coverage = ""
+    if has_width(*front.hypervolume):
+        coverage = f" ({_OF_VOLUMES})"
     return (
-        f"{front.hypervolume} ({_OF_VOLUMES}): one number for the whole front (its hypervolume), larger is better; it "
+        f"{front.hypervolume}{coverage}: one number for the whole front (its hypervolume), larger is better; it "
         f"is 0 for settings that are not better than {worst}"
     )
 
@@ -338,7 +362,7 @@ def headlines(result: Result) -> dict[str, str]:
     if result.certified and result.gap is not None:
         more = str(rounded_up(result.gap.value, 4))
     if result.answers is not None:
-        more = result.answers.decision
+        more = decision(result.answers)
         visible = [effect.name for effect in result.answers.effects if effect.visible]
         matters = ", ".join(visible[:_MOST_IN_HEADLINE]) or "unknown so far"
     return {"Value": value, "More?": more, "Matters": matters}
@@ -349,13 +373,15 @@ def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
 
     Args:
         result: The run.
-        surer: The call or the command that evaluates the best trials again.
+        surer: How the best trials are evaluated again, as a clause.
         names: The names of the trials.
     """
     if result.certified:
         return f"yes: {result.guarantee.removeprefix('certified: ')}"
     if not result.assumptions:
         return f"no: {why_no_model(result.optimizer)}"
+    if result.front is not None and result.exact:
+        return "yes, the values: the objectives have no noise. What more trials would gain is an estimate by models"
     if result.front is not None and result.front.points[0].probability is not None:
         points = result.front.points
         n_likely = sum((point.probability or 0.0) >= _LIKELY for point in points)
@@ -367,9 +393,9 @@ def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
         return f"no: {result.guarantee}"
     check = _model_check(result.answers)
     if result.exact:
-        return f"the value is; the other lines are estimates by a model{check}"
+        return f"yes, the value: the objective has no noise. The other lines are estimates by a model{check}"
     sentence = f"no, a best guess: estimates by a model{check}"
-    sentence += f". To check which trial is best, {surer} repeats the best ones"
+    sentence += f". To check which trial is best, {surer}"
     finalists = result.settled.insight.finalists()
     if len(finalists) > 1:
         sentence += f": trials {listed(names[trial.number] for trial in finalists)}"

@@ -166,10 +166,13 @@ def _advice(race: Race, tolerance: float) -> str:
     """Return with which budget or tolerance a statement would be reached, in words."""
     n_more = race.more_needed(tolerance)
     if n_more is None or race.objection():
-        return "give a larger budget (-n)"
+        return "give a larger budget (--budget, or kbo tune --confirm)"
     n_needed = race.run.trials.n_asked_ended + n_more
     reached = rounded_up(race.standing().largest_lead, 2)
-    return f"give a budget of about {significant(n_needed, 2)} (-n), or a tolerance of {reached} (--tolerance)"
+    return (
+        f"give a budget of about {significant(n_needed, 2)} (--budget, or kbo tune --confirm), or a tolerance of "
+        f"{reached} (--tolerance)"
+    )
 
 
 def _too_many_failures(n: int, last: Trial, journal: str | None) -> str:

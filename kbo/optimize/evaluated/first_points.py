@@ -46,6 +46,9 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
         if not isinstance(params, Mapping):
             raise
         _check_names(params, space)
+        if len(params) >= len(space.parameters):
+            raise
+        _check_values(params, space)
         point = {"context": params}
     Subspace(space, **point)  # raises unless it fits
     return point
@@ -59,13 +62,22 @@ def _check_names(params: Mapping[Any, Any], space: Space) -> None:
     for name in params:
         if name in names:
             continue
-        question = ""
+        advice = f"the parameters are {names}."
         near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.3)
         if near:
-            question = f" did you mean {near[0]!r}?"
-        raise InvalidInput(
-            f"there is no parameter {checks.shown(name)}:{question} The parameters are {names}."
-        )
+            advice = f"did you mean {near[0]!r}? The parameters are {names}."
+        raise InvalidInput(f"there is no parameter {checks.shown(name)}: {advice}")
+
+
+def _check_values(params: Mapping[Any, Any], space: Space) -> None:
+    """Raise InvalidInput if a parameter, by name or by index, does not have the value that is given."""
+    names: dict[Any, str] = {name: name for name in space.parameters}
+    if not space.named:
+        names = dict(enumerate(space.parameters))
+    for label, value in params.items():
+        if label in names:
+            with checks.inside(f"parameter {label!r}"):
+                space.plain(names[label], value)
 
 
 def remaining(

@@ -15,7 +15,7 @@ from kbo._base.terminal import significant
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.optima import DrawnObjective, Optima
 from kbo.optimize.run.table import by_name
-from kbo.space import Choice, Ordinal, Params, Space
+from kbo.space import Choice, Int, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
 
 CREDIBILITY = 0.9
@@ -35,6 +35,9 @@ _PROBABILITY = 0.8
 
 _EDGE = 0.02
 """Share of the range of a parameter that counts as its edge."""
+
+_NATURAL_BOUNDS = (0, 1)
+"""Lower bounds of whole numbers below which there is nothing, as of a number of layers."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +264,8 @@ def _run_length(is_good: Tensor) -> int:
 def _edge(parameter: Parameter, units: Tensor, row: int, loss: Tensor) -> str:
     """Return "lower" or "upper" if the recommended value is at that end of the range, and better than one inside.
 
-    "Better" needs a probability of 80%. Otherwise empty, as for choices and orders without numbers, which have no ends.
+    "Better" needs a probability of 80%. Otherwise empty, as for choices and orders without numbers, which have no ends,
+    and at the lower end of a whole number from 0 or 1 on, such as a number of layers, since nothing is below.
     Arguments as for ``good_values``.
     """
     if isinstance(parameter, Choice):
@@ -274,6 +278,8 @@ def _edge(parameter: Parameter, units: Tensor, row: int, loss: Tensor) -> str:
     if row == 0 or recommended <= _EDGE:
         edge = "lower"
         inside = step
+        if isinstance(parameter, Int) and parameter.low in _NATURAL_BOUNDS:
+            return ""
     elif row == last or recommended >= 1 - _EDGE:
         edge = "upper"
         inside = last - step

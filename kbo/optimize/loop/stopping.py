@@ -185,11 +185,12 @@ def _error(optimizer: Optimizer, failed: str, trials: Sequence[Trial]) -> TooMan
     path = optimizer.run.path
     if path is None:
         return TooManyFailures(f"{text}.")
-    counting = "they count in n_trials (--trials)"
     if optimizer.run.trials.all_failed:
-        counting = "they do not count in n_trials (--trials) of the next call"
+        return TooManyFailures(
+            f"{text}, and begin a new journal (kbo tune --fresh renames the old one). In {path} the search would avoid "
+            "the parameters of the failed trials, which do not count in n_trials (--trials) of the next call."
+        )
     return TooManyFailures(
-        f"{text}, and start the same call again. The failed trials stay in {path}: {counting}, and the search avoids "
-        "their parameters. After a fault that has nothing to do with the parameters a new journal is better (kbo tune "
-        "--fresh renames the old one)."
+        f"{text}, and start the same call again. The failed trials stay in {path} and count in n_trials (--trials), "
+        "and the search avoids their parameters, except those of trials that `kbo journal remove` removes."
     )
