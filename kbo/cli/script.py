@@ -130,7 +130,7 @@ def _executed(path: Path) -> Any:
 
 
 def _owner_of_module(name: str) -> str:
-    """Return where a module of this name comes from: Python or an installed package; empty if there is none."""
+    """Return the owner of the module of this name, Python or an installed package; empty if there is none."""
     if name == "kbo" or name in sys.stdlib_module_names:
         return "kbo or Python"
     installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]

@@ -163,7 +163,7 @@ def _evaluate(race: Race, session: Session, bar: Bar, budget: int, tolerance: fl
 
 
 def _advice(race: Race, tolerance: float) -> str:
-    """Return with which budget or tolerance a statement would be reached, in words."""
+    """Return the budget or the tolerance that would lead to a statement, in words."""
     n_more = race.more_needed(tolerance)
     if n_more is None or race.objection():
         return "give a larger budget (--budget, or kbo tune --confirm)"

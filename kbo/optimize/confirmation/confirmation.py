@@ -225,7 +225,7 @@ def _on_means(confirmation: Confirmation, best: Finalist) -> list[str]:
 
 
 def _about_limits(confirmation: Confirmation) -> list[str]:
-    """Return which other candidates than in ``_answer`` break limits in new evaluations, and what was not measured."""
+    """Return a sentence on the other candidates that break limits in new evaluations, and on missing measurements."""
     limits = " and ".join(map(str, confirmation.constraints))
     n_values = sum(len(finalist.values) for finalist in confirmation.finalists)
     if not limits or not n_values:

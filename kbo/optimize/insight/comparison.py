@@ -83,7 +83,7 @@ def varies(surrogate: Surrogate) -> bool:
 def comparison(
     surrogate: Surrogate, features: Tensor, generator: torch.Generator
 ) -> Comparison | None:
-    """Return by how much the first of two points, with features [2 D], is better than the second.
+    """Return the lead of the first of two points, with features [2 D], over the second.
 
     None where there is no prior to draw from. The difference of a point to itself is exactly 0, though two draws there
     differ by rounding.

@@ -221,7 +221,7 @@ class Insight:
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
-        """Return by how much the objective is better at some parameters than at others, with its 90% interval.
+        """Return the lead of some parameters over others in the objective, with its 90% interval.
 
         It comes from the fitted model of the practical setting, so it has no guarantee. None in the certified setting,
         and while there is no model.
