@@ -186,7 +186,7 @@ def test_a_result_states_the_joint_guarantee_and_the_gap_in_units_of_the_objecti
     assert result.assumptions["delta"] == 0.1
     assert result.assumptions["objectives"]["speed"]["norm_bound"] == 4.0
     text = str(result)
-    assert "for every setting one of these is at most" in text
+    assert "compared with any other setting, this one is at most" in text
     assert "with probability at least 0.9 for all objectives at once; size: " in text
     practical = kbo.minimize(objective, BOX, 10, objectives=["size", "speed"])
     assert practical.guarantee.startswith("practical, not certified: size: kernel and noise")

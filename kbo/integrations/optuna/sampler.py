@@ -227,6 +227,7 @@ class KBOSampler(BaseSampler):
         For parameters outside of the search space a value is assumed: the value of ``PartialFixedSampler`` or
         ``enqueue_trial``, or otherwise the best one.
         """
+        self._check_objectives(study)
         if not search_space:
             return {}
         with self._lock:
@@ -244,6 +245,7 @@ class KBOSampler(BaseSampler):
 
         A random value depends only on the seed, the number of the trial and the name of the parameter.
         """
+        self._check_objectives(study)
         wanted = {param_name: param_distribution}
         SearchSpace(wanted)  # raises in the first trial if kbo cannot model the parameter
         with self._lock:
