@@ -131,7 +131,7 @@ class FittedFunctions(Functions):
         self.count = count
         self._factor = factor
         theta_of_draw = _assigned(probabilities, count, generator)
-        self.noise_std = torch.from_numpy(factor * np.exp(thetas[theta_of_draw, -1] / 2))
+        self.noise_std: Tensor = torch.from_numpy(factor * np.exp(thetas[theta_of_draw, -1] / 2))
         self._draws: list[_Draws] = []
         processes = [process]
         if not one_trend:
