@@ -199,7 +199,7 @@ kernel = PrecomputedKernel(combined)
 
 
 def simple_regret(name, seed):
-    """How far the best graph that a method tries in a run is below the best one."""
+    """The regret of a run: the value of the best graph less that of the best graph tried."""
     generator = torch.Generator().manual_seed(seed)
     method = bandit.make(name, kernel, NOISE, None, delta=0.05, n_points=N)
     state = method.state(points)

@@ -67,6 +67,9 @@ class Facts:
         options: The given options of the method, by name.
         known: The known facts.
 
+    Raises:
+        InvalidInput: There is no fact of a given name.
+
     Attributes:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         norm_bound: Bound of the RKHS norm of the function.

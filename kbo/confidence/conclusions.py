@@ -1,4 +1,4 @@
-"""What bounds of any kind prove: an optimality gap over candidates, and the points that keep a limit.
+"""The optimality gap over candidates, and the points that keep a limit, from bounds of any kind.
 
 If the bounds hold, the recommended point of ``candidate_gap`` is worse than the best candidate by at
 most the gap. Of a ``Limit``, a point with ``certain(X) >= 0`` keeps it, and a point with ``possible(X)

@@ -150,8 +150,8 @@ def resume(record: Record) -> str:
     """Return a sentence on how to go on with a run."""
     if record.path is None:
         return (
-            "The run has no journal, so the next call begins anew. `result.optimizer.save('run.jsonl')` makes one, "
-            "and the same call with journal='run.jsonl' continues the run."
+            "The run has no journal, so the next call begins at trial 0. `result.optimizer.save('run.jsonl')` makes "
+            "one, and the same call with journal='run.jsonl' continues the run."
         )
     return (
         f"The same call, or the same `kbo tune` command, with the journal {record.path} continues the run; only the "

@@ -49,7 +49,7 @@ _SURER = (
     "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again` repeats the best "
     "ones"
 )
-"""How the best trials are evaluated again, by command, call and hand."""
+"""Advice on the repetition of the best trials: by command, call and hand."""
 
 _ASSUMPTIONS = {
     "noise_std": "noise level (units of the objective)",

@@ -1,4 +1,4 @@
-"""What passes between a run and its workers: the interface of engines, and one call of the objective.
+"""The interface of engines, by which a run reaches its workers, and one call of the objective.
 
 Worker processes import this module first, so it does not import PyTorch.
 """

@@ -1,4 +1,4 @@
-"""What Ax's JSON and SQL storage keeps of kbo: kernels as plain values, models and acquisition functions."""
+"""The parts of kbo in Ax's JSON and SQL storage: kernels as plain values, models and acquisition functions."""
 
 from __future__ import annotations
 

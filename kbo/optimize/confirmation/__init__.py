@@ -1,4 +1,4 @@
-"""What new evaluations of a few candidates show without a model (docs/theory/confirm.md).
+"""The best of a few candidates, by new evaluations and without a model (docs/theory/confirm.md).
 
 * ``confirm.py``: evaluations until enough is known
 * ``race.py``: bounds, and the next candidate

@@ -1,4 +1,4 @@
-"""What surrogates are fitted to: the values of one quantity at the ends of trials, with their error bars."""
+"""The values of one quantity at the ends of trials, with their error bars, to which surrogates are fitted."""
 
 from __future__ import annotations
 
